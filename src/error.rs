@@ -1,0 +1,148 @@
+//! The errors of the engine: one small enum a layer, each saying what is wrong and what to do.
+
+use std::fmt;
+
+use crate::event::{KeyKind, Side};
+use crate::time::IntervalError;
+
+/// Why an event was refused by [`EventBatch::push`](crate::event::EventBatch::push) and by handles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PushError {
+    /// The key is not of the kind that the join's spec names.
+    KeyKind {
+        /// The kind that the spec names.
+        expected: KeyKind,
+    },
+    /// The key is over [`KEY_BYTES_MAX`](crate::limits::KEY_BYTES_MAX).
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The row is over [`ROW_BYTES_MAX`](crate::limits::ROW_BYTES_MAX).
+    RowTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The batch holds as many bytes as it can; hand it over and start another.
+    BatchFull,
+    /// The time is `i64::MIN`, which is no time.
+    NoTimestamp,
+    /// The engine has stopped; the report says why.
+    Stopped,
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PushError::KeyKind { expected: KeyKind::Int } => {
+                write!(f, "the join's keys are integers; push Key::Int")
+            }
+            PushError::KeyKind { expected: KeyKind::Bytes } => {
+                write!(f, "the join's keys are bytes; push Key::Bytes")
+            }
+            PushError::KeyTooLong { bytes, bytes_max } => {
+                write!(f, "the key has {bytes} bytes; {bytes_max} are the most")
+            }
+            PushError::RowTooLong { bytes, bytes_max } => {
+                write!(f, "the row has {bytes} bytes; {bytes_max} are the most")
+            }
+            PushError::BatchFull => write!(f, "the batch's rows are over 4 GiB; start another"),
+            PushError::NoTimestamp => write!(f, "i64::MIN is no time; give the event's time"),
+            PushError::Stopped => write!(f, "the engine has stopped; its report says why"),
+        }
+    }
+}
+
+impl std::error::Error for PushError {}
+
+/// Why a [`JoinSpec`](crate::join::JoinSpec) could not be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// The interval is empty or lies at the edge of the time range.
+    Interval(IntervalError),
+    /// The allowed lateness is negative.
+    NegativeLateness(i64),
+    /// The interval has no end, and no bound on state was given.
+    UnboundedWithoutLimit,
+    /// A choice among matches goes with `inner` and `left` joins only.
+    MatchKind,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpecError::Interval(error) => error.fmt(f),
+            SpecError::NegativeLateness(ticks) => {
+                write!(f, "the allowed lateness is {ticks} ticks; it must be 0 or more")
+            }
+            SpecError::UnboundedWithoutLimit => write!(
+                f,
+                "the interval has no end, so nothing would ever be freed; bound the state or the interval"
+            ),
+            SpecError::MatchKind => {
+                write!(f, "a choice among matches goes with inner, left, semi and anti joins only")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl From<IntervalError> for SpecError {
+    fn from(error: IntervalError) -> SpecError {
+        SpecError::Interval(error)
+    }
+}
+
+/// Why a running join stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// A late event arrived under `LatePolicy::Fail`.
+    Late {
+        /// Its side.
+        side: Side,
+        /// Its time, in ticks.
+        ts: i64,
+        /// How far it lay behind what was still on time, in ticks.
+        lag: i64,
+    },
+    /// State would have passed its bound, and the policy is to fail.
+    StateFull {
+        /// Bytes in use.
+        bytes: u64,
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// The counts of a run do not add up: a fault of the engine, never of the input.
+    Unbalanced(String),
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Late { side, ts, lag } => write!(
+                f,
+                "a {} event at {ts} is {lag} ticks later than what still joins; raise the \
+                 out-of-orderness or the allowed lateness, or choose to drop late events",
+                side.name()
+            ),
+            JoinError::StateFull { bytes, bytes_max } => write!(
+                f,
+                "buffered state needs {bytes} bytes and {bytes_max} are allowed; raise the bound, \
+                 narrow the interval, or see which watermark stands still"
+            ),
+            JoinError::Unbalanced(what) => {
+                write!(f, "the counts of this run do not add up ({what}); please report this")
+            }
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}

@@ -1,0 +1,237 @@
+//! A batch of events of one source, in columns.
+
+use crate::error::PushError;
+use crate::event::{Key, KeyHasher, KeyKind, Side, split_keyed_row};
+use crate::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX};
+use crate::time::Timestamp;
+
+/// What a shard has to do with the events of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchKind {
+    /// Events with a key; lateness is judged by the shard unless the spec's clock is `Own`.
+    #[default]
+    Keyed,
+    /// Events without a key: never stored, matched with nothing, padded at once by an outer join.
+    NullKey,
+    /// Events that their source found late under `LatenessClock::Own`; `lags` says by how much.
+    Late,
+}
+
+/// An event as it is handed to a sink: borrowed from state or from a batch, valid for the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// The event's key.
+    pub key: Key<'a>,
+    /// The event's time, in ticks.
+    pub ts: i64,
+    /// The caller's bytes, as they were pushed.
+    pub row: &'a [u8],
+}
+
+/// Up to a fixed number of events of ONE source, in columns.
+///
+/// Rows are opaque bytes, one after the other. In a join of [`KeyKind::Bytes`] each stored row
+/// starts with its key (see [`split_keyed_row`]). Clearing keeps the memory, so a batch that goes
+/// round between a source and a shard allocates nothing once it is warm.
+#[derive(Clone, Debug, Default)]
+pub struct EventBatch {
+    /// What the shard has to do with the events.
+    pub kind: BatchKind,
+    /// The index of the source within its side.
+    pub source: u32,
+    /// When the oldest event arrived, by the engine's clock; 0 when nobody measures.
+    pub arrived_ns: u64,
+    side: Option<Side>,
+    keys: Vec<u64>,
+    ts: Vec<i64>,
+    row_ends: Vec<u32>,
+    rows: Vec<u8>,
+    lags: Vec<i64>,
+}
+
+impl EventBatch {
+    /// An empty batch of `side` with room for `event_count` events.
+    pub fn with_capacity(side: Side, event_count: usize, row_bytes: usize) -> EventBatch {
+        EventBatch {
+            side: Some(side),
+            keys: Vec::with_capacity(event_count),
+            ts: Vec::with_capacity(event_count),
+            row_ends: Vec::with_capacity(event_count),
+            rows: Vec::with_capacity(row_bytes),
+            ..EventBatch::default()
+        }
+    }
+
+    /// Empties the batch for another use; its memory stays.
+    pub fn reset(&mut self, side: Side, source: u32, kind: BatchKind) {
+        self.side = Some(side);
+        self.source = source;
+        self.kind = kind;
+        self.arrived_ns = 0;
+        self.keys.clear();
+        self.ts.clear();
+        self.row_ends.clear();
+        self.rows.clear();
+        self.lags.clear();
+    }
+
+    /// The side that all events of the batch belong to.
+    #[inline]
+    pub fn side(&self) -> Side {
+        self.side.unwrap_or(Side::Left)
+    }
+
+    /// How many events the batch holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ts.len()
+    }
+
+    /// Whether the batch holds no event.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ts.is_empty()
+    }
+
+    /// The values of the keys, as the engine's [`KeyHasher`] made them (0 for null keys).
+    #[inline]
+    pub fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
+    /// The times, in ticks; none is `i64::MIN`.
+    #[inline]
+    pub fn timestamps(&self) -> &[i64] {
+        &self.ts
+    }
+
+    /// How late each event was, in ticks; empty unless the batch is [`BatchKind::Late`].
+    #[inline]
+    pub fn lags(&self) -> &[i64] {
+        &self.lags
+    }
+
+    /// The stored bytes of one event, its key included in a [`KeyKind::Bytes`] join.
+    #[inline]
+    pub fn stored_row(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.row_ends[index - 1] as usize };
+        &self.rows[start..self.row_ends[index] as usize]
+    }
+
+    /// Bytes of all rows together.
+    #[inline]
+    pub fn row_bytes(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// One event, as a sink sees it.
+    pub fn event(&self, index: usize, hasher: &KeyHasher) -> Event<'_> {
+        let stored = self.stored_row(index);
+        let (key, row) = match (self.kind, hasher.kind()) {
+            (BatchKind::NullKey, _) => (Key::Null, stored),
+            (_, KeyKind::Int) => (Key::Int(hasher.unmix_int(self.keys[index])), stored),
+            (_, KeyKind::Bytes) => {
+                let (key, row) = split_keyed_row(stored);
+                (Key::Bytes(key), row)
+            }
+        };
+        Event { key, ts: self.ts[index], row }
+    }
+
+    /// Appends an event.
+    ///
+    /// # Errors
+    /// [`PushError`] when the key is not of the hasher's kind, the key or row is over its limit, or
+    /// the batch's rows would not fit 4 GiB. The batch is unchanged then.
+    #[inline]
+    pub fn push(
+        &mut self,
+        hasher: &KeyHasher,
+        key: Key<'_>,
+        ts: Timestamp,
+        row: &[u8],
+    ) -> Result<(), PushError> {
+        if row.len() > ROW_BYTES_MAX {
+            return Err(PushError::RowTooLong { bytes: row.len(), bytes_max: ROW_BYTES_MAX });
+        }
+        if self.rows.len() + row.len() + KEY_BYTES_MAX + 2 > u32::MAX as usize {
+            return Err(PushError::BatchFull);
+        }
+        let value = match (key, hasher.kind()) {
+            (Key::Null, _) => 0,
+            (Key::Int(key), KeyKind::Int) => hasher.int(key),
+            (Key::Bytes(key), KeyKind::Bytes) => {
+                let len = u16::try_from(key.len()).map_err(|_| PushError::KeyTooLong {
+                    bytes: key.len(),
+                    bytes_max: KEY_BYTES_MAX,
+                })?;
+                self.rows.extend_from_slice(&len.to_le_bytes());
+                self.rows.extend_from_slice(key);
+                hasher.bytes(key)
+            }
+            (_, expected) => return Err(PushError::KeyKind { expected }),
+        };
+        self.rows.extend_from_slice(row);
+        self.append(value, ts.ticks());
+        Ok(())
+    }
+
+    /// Appends event `index` of `from`, as it is stored there.
+    #[inline]
+    pub fn push_from(&mut self, from: &EventBatch, index: usize) {
+        self.rows.extend_from_slice(from.stored_row(index));
+        self.append(from.keys[index], from.ts[index]);
+    }
+
+    /// Appends event `index` of `from` to a batch of late events.
+    pub fn push_late_from(&mut self, from: &EventBatch, index: usize, lag: i64) {
+        self.push_from(from, index);
+        self.lags.push(lag);
+    }
+
+    #[inline]
+    fn append(&mut self, value: u64, ts: i64) {
+        self.keys.push(value);
+        self.ts.push(ts);
+        // Cannot truncate: `push` keeps `rows` under 4 GiB, and `push_from` copies a part of it.
+        self.row_ends.push(self.rows.len() as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_keys_come_back_as_they_were_pushed() {
+        let hasher = KeyHasher::new(KeyKind::Bytes, 7);
+        let mut batch = EventBatch::with_capacity(Side::Right, 4, 64);
+        let ts = Timestamp::new(5).unwrap();
+        batch.push(&hasher, Key::Bytes("订单".as_bytes()), ts, b"row").unwrap();
+        batch.push(&hasher, Key::Bytes(b""), ts, b"").unwrap();
+        let mut copy = EventBatch::with_capacity(Side::Right, 4, 64);
+        copy.push_from(&batch, 1);
+        copy.push_from(&batch, 0);
+        let first = copy.event(1, &hasher);
+        assert_eq!(first, Event { key: Key::Bytes("订单".as_bytes()), ts: 5, row: b"row" });
+        assert_eq!(copy.event(0, &hasher), Event { key: Key::Bytes(b""), ts: 5, row: b"" });
+    }
+
+    #[test]
+    fn wrong_kinds_and_sizes_are_refused_and_leave_the_batch_alone() {
+        let hasher = KeyHasher::new(KeyKind::Bytes, 7);
+        let mut batch = EventBatch::with_capacity(Side::Left, 4, 64);
+        let ts = Timestamp::new(5).unwrap();
+        let long = vec![b'k'; KEY_BYTES_MAX + 1];
+        assert!(matches!(
+            batch.push(&hasher, Key::Int(1), ts, b""),
+            Err(PushError::KeyKind { expected: KeyKind::Bytes })
+        ));
+        assert!(matches!(
+            batch.push(&hasher, Key::Bytes(&long), ts, b""),
+            Err(PushError::KeyTooLong { .. })
+        ));
+        assert!(batch.is_empty());
+        assert_eq!(batch.row_bytes(), 0);
+    }
+}

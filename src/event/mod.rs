@@ -1,0 +1,45 @@
+//! Events and batches of them. Knows nothing of state.
+
+mod batch;
+mod key;
+
+pub use batch::{BatchKind, Event, EventBatch};
+pub use key::{Key, KeyHasher, KeyKind, split_keyed_row};
+
+/// One of the two inputs of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Side {
+    /// The left input, whose time the interval is relative to.
+    Left = 0,
+    /// The right input.
+    Right = 1,
+}
+
+impl Side {
+    /// Both sides, left first.
+    pub const BOTH: [Side; 2] = [Side::Left, Side::Right];
+
+    /// The other side.
+    #[inline]
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Left => Side::Right,
+            Side::Right => Side::Left,
+        }
+    }
+
+    /// 0 for left, 1 for right: the place in arrays of both sides.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// `left` or `right`, as in messages and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Side::Left => "left",
+            Side::Right => "right",
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a join counts. The sums that must hold are in [`Counters::check`].
+
+use crate::error::JoinError;
+use crate::event::Side;
+
+/// Counts of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SideCounters {
+    /// Events that arrived: on time, late, or without a key.
+    pub rows: u64,
+    /// Events that were on time and had a key.
+    pub on_time: u64,
+    /// Events that were late, whatever the policy did with them.
+    pub late: u64,
+    /// Events without a key that were not late.
+    pub null_key: u64,
+    /// On-time rows with at least one match so far.
+    pub matched: u64,
+    /// Late rows that matched, under `LatePolicy::Join`.
+    pub late_matched: u64,
+    /// Rows that came out by themselves: padded, semi or anti.
+    pub singles: u64,
+    /// Rows that were put into state.
+    pub stored: u64,
+    /// Rows that were freed from state.
+    pub freed: u64,
+}
+
+impl SideCounters {
+    /// On-time rows without a match so far.
+    pub fn unmatched(&self) -> u64 {
+        self.on_time - self.matched
+    }
+
+    /// Rows in state now.
+    pub fn buffered(&self) -> u64 {
+        self.stored - self.freed
+    }
+
+    /// Adds another shard's counts.
+    pub fn add(&mut self, other: &SideCounters) {
+        self.rows += other.rows;
+        self.on_time += other.on_time;
+        self.late += other.late;
+        self.null_key += other.null_key;
+        self.matched += other.matched;
+        self.late_matched += other.late_matched;
+        self.singles += other.singles;
+        self.stored += other.stored;
+        self.freed += other.freed;
+    }
+}
+
+/// Counts of a join: plain numbers on the core that counts, copied out on request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// By [`Side::index`].
+    pub sides: [SideCounters; 2],
+    /// Pairs that matched (for semi and anti joins they do not come out as such).
+    pub pairs: u64,
+}
+
+impl Counters {
+    /// The counts of one side.
+    pub fn side(&self, side: Side) -> &SideCounters {
+        &self.sides[side.index()]
+    }
+
+    /// Adds another shard's counts.
+    pub fn add(&mut self, other: &Counters) {
+        for side in Side::BOTH {
+            self.sides[side.index()].add(other.side(side));
+        }
+        self.pairs += other.pairs;
+    }
+
+    /// Checks the sums that must hold at every moment.
+    ///
+    /// # Errors
+    /// [`JoinError::Unbalanced`] names the sum that does not hold: a fault of the engine.
+    pub fn check(&self) -> Result<(), JoinError> {
+        for side in Side::BOTH {
+            let (name, counts) = (side.name(), self.side(side));
+            if counts.rows != counts.on_time + counts.late + counts.null_key {
+                return Err(JoinError::Unbalanced(format!(
+                    "{name}: {} rows are not {} on time + {} late + {} without key",
+                    counts.rows, counts.on_time, counts.late, counts.null_key
+                )));
+            }
+            if counts.matched > counts.on_time || counts.freed > counts.stored {
+                return Err(JoinError::Unbalanced(format!("{name}: {counts:?}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Where results go.
+
+use std::fmt;
+
+use crate::event::{Event, Side};
+
+/// Takes what a join finds, on the core that found it. Events are borrowed for the call.
+///
+/// A plain closure over pairs is an `Emit`, too:
+///
+/// ```
+/// use intervale::event::{Event, Key};
+/// use intervale::join::Emit;
+/// let mut count = 0;
+/// let mut emit = |_left: Event<'_>, _right: Event<'_>| count += 1;
+/// let event = Event { key: Key::Int(1), ts: 0, row: b"" };
+/// emit.pair(event, event);
+/// assert_eq!(count, 1);
+/// ```
+pub trait Emit {
+    /// A match. Its time is the larger of the two.
+    fn pair(&mut self, left: Event<'_>, right: Event<'_>);
+
+    /// A row that comes out by itself: padded (outer), matched (semi) or unmatched (anti),
+    /// whichever the join's kind is. Its time is its own.
+    fn single(&mut self, side: Side, event: Event<'_>) {
+        let _ = (side, event);
+    }
+
+    /// A late event under `LatePolicy::Output`, `lag` ticks behind what was still on time.
+    fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
+        let _ = (side, event, lag);
+    }
+}
+
+impl<F: FnMut(Event<'_>, Event<'_>)> Emit for F {
+    fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
+        self(left, right);
+    }
+}
+
+/// An [`Emit`] that an engine owns, one a core: it may buffer, and it may fail.
+pub trait Sink: Emit + Send {
+    /// Hands on what is buffered. Called between steps, seldom under load and at once when idle;
+    /// after a failed write it must keep returning the error.
+    ///
+    /// # Errors
+    /// [`SinkError`] stops the engine and stands in its report.
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    /// No result of this core with a smaller time will follow (ticks).
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    fn output_watermark(&mut self, watermark: i64) -> Result<(), SinkError> {
+        let _ = watermark;
+        Ok(())
+    }
+
+    /// The core has ended; nothing follows.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.flush()
+    }
+}
+
+/// Why a sink failed; the message says where and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkError {
+    /// What happened, in a sentence.
+    pub message: String,
+    /// The reader at the other end has gone (a closed pipe): an end, not a fault.
+    pub closed: bool,
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SinkError {}

@@ -1,0 +1,15 @@
+//! Joins: what matches, what comes out and when. Knows nothing of threads or files.
+//!
+//! [`JoinSpec`] says what to join, [`IntervalJoin`] is the operator that a shard runs, [`Join`]
+//! wraps it for a caller's own loop, and [`oracle`] is the reference that all of them are held to.
+
+mod counters;
+mod emit;
+mod interval;
+pub mod oracle;
+mod spec;
+
+pub use counters::{Counters, SideCounters};
+pub use emit::{Emit, Sink, SinkError};
+pub use interval::IntervalJoin;
+pub use spec::{JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice};

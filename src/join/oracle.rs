@@ -1,0 +1,1 @@
+//! The reference: nested loops that anyone can read.

@@ -1,0 +1,209 @@
+//! What to join and how: validated once, immutable afterwards.
+
+use crate::error::SpecError;
+use crate::event::{KeyKind, Side};
+use crate::limits::Limits;
+use crate::time::{Bound, Interval, Lateness};
+
+/// Which rows come out of a join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs.
+    #[default]
+    Inner,
+    /// Pairs, and each left row that is freed unmatched, padded.
+    Left,
+    /// Pairs, and each right row that is freed unmatched, padded.
+    Right,
+    /// Pairs, and each row of either side that is freed unmatched, padded.
+    Full,
+    /// Each left row once, at its first match.
+    Semi,
+    /// Each left row that is freed unmatched.
+    Anti,
+}
+
+impl JoinKind {
+    /// Whether matches come out as pairs.
+    #[inline]
+    pub const fn emits_pairs(self) -> bool {
+        matches!(self, JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full)
+    }
+
+    /// Whether rows of `side` come out when they are freed unmatched.
+    #[inline]
+    pub const fn emits_unmatched(self, side: Side) -> bool {
+        match self {
+            JoinKind::Inner | JoinKind::Semi => false,
+            JoinKind::Left | JoinKind::Anti => matches!(side, Side::Left),
+            JoinKind::Right => matches!(side, Side::Right),
+            JoinKind::Full => true,
+        }
+    }
+}
+
+/// Which matches of a left row count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatchChoice {
+    /// All of them, each as soon as its second event arrives.
+    #[default]
+    All,
+    /// The one with the smallest right time, once it is final.
+    First,
+    /// The one with the largest right time, once it is final.
+    Last,
+    /// The one nearest in time, the earlier on a tie, once it is final.
+    Nearest,
+}
+
+/// A validated, immutable description of an interval join. Build it with [`JoinSpec::between`].
+///
+/// ```
+/// use intervale::join::{JoinKind, JoinSpec};
+/// use intervale::limits::Limits;
+/// use intervale::time::Bound;
+///
+/// let spec = JoinSpec::between(Bound::Closed(-300_000), Bound::Closed(300_000))
+///     .kind(JoinKind::Left)
+///     .build(&Limits::default())
+///     .unwrap();
+/// assert_eq!(spec.interval().hi(), 300_000);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinSpec {
+    interval: Interval,
+    kind: JoinKind,
+    keys: KeyKind,
+    lateness: Lateness,
+    choice: MatchChoice,
+}
+
+/// Collects the parts of a [`JoinSpec`].
+#[derive(Clone, Copy, Debug)]
+pub struct JoinSpecBuilder {
+    lo: Bound,
+    hi: Bound,
+    kind: JoinKind,
+    keys: KeyKind,
+    lateness: Lateness,
+    choice: MatchChoice,
+}
+
+impl JoinSpec {
+    /// Starts a spec: pairs with `left.ts + lo <= right.ts <= left.ts + hi`, ends as given.
+    pub fn between(lo: Bound, hi: Bound) -> JoinSpecBuilder {
+        JoinSpecBuilder {
+            lo,
+            hi,
+            kind: JoinKind::default(),
+            keys: KeyKind::default(),
+            lateness: Lateness::default(),
+            choice: MatchChoice::default(),
+        }
+    }
+
+    /// The interval of `right.ts - left.ts`.
+    #[inline]
+    pub fn interval(&self) -> Interval {
+        self.interval
+    }
+
+    /// Which rows come out.
+    #[inline]
+    pub fn kind(&self) -> JoinKind {
+        self.kind
+    }
+
+    /// Which keys both sides carry.
+    #[inline]
+    pub fn keys(&self) -> KeyKind {
+        self.keys
+    }
+
+    /// When events are late, and what happens to them.
+    #[inline]
+    pub fn lateness(&self) -> Lateness {
+        self.lateness
+    }
+
+    /// Which matches of a left row count.
+    #[inline]
+    pub fn choice(&self) -> MatchChoice {
+        self.choice
+    }
+
+    /// The smallest time that a buffered row of `side` may have at `watermark`; every smaller one
+    /// is freed. A row is kept while `watermark <= ts + end + allowed`, all saturating.
+    #[inline]
+    pub fn retained_from(&self, side: Side, watermark: i64) -> i64 {
+        let reach = self.interval.seen_from(side).hi();
+        if reach == i64::MAX {
+            return i64::MIN;
+        }
+        // ts + reach + allowed >= watermark, in wide arithmetic: the sums may leave i64, where
+        // saturation means "for ever" above and "at once" below.
+        let reach = i128::from(reach) + i128::from(self.lateness.allowed);
+        let from = i128::from(watermark) - reach;
+        // A sum that saturates at i64::MAX is never passed.
+        let forever_from = i128::from(i64::MAX) - reach;
+        from.min(forever_from).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// How far the output watermark trails the merged one, in ticks, so that padded rows are never
+    /// late downstream: `max(hi, -lo, 0) + allowed`, saturating.
+    pub fn output_hold_back(&self) -> i64 {
+        let reach = self.interval.hi().max(self.interval.lo().saturating_neg()).max(0);
+        reach.saturating_add(self.lateness.allowed)
+    }
+}
+
+impl JoinSpecBuilder {
+    /// Which rows come out; [`JoinKind::Inner`] by default.
+    pub fn kind(mut self, kind: JoinKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Which keys both sides carry; [`KeyKind::Int`] by default.
+    pub fn keys(mut self, keys: KeyKind) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// When events are late and what happens then; dropped at the merged watermark by default.
+    pub fn lateness(mut self, lateness: Lateness) -> Self {
+        self.lateness = lateness;
+        self
+    }
+
+    /// Which matches of a left row count; all by default.
+    pub fn choice(mut self, choice: MatchChoice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// Validates.
+    ///
+    /// # Errors
+    /// [`SpecError`] names the part that is wrong.
+    pub fn build(self, limits: &Limits) -> Result<JoinSpec, SpecError> {
+        let interval = Interval::new(self.lo, self.hi)?;
+        if interval.is_unbounded() && limits.state_bytes_max.is_none() {
+            return Err(SpecError::UnboundedWithoutLimit);
+        }
+        if self.lateness.allowed < 0 {
+            return Err(SpecError::NegativeLateness(self.lateness.allowed));
+        }
+        if self.choice != MatchChoice::All && matches!(self.kind, JoinKind::Right | JoinKind::Full)
+        {
+            return Err(SpecError::MatchKind);
+        }
+        Ok(JoinSpec {
+            interval,
+            kind: self.kind,
+            keys: self.keys,
+            lateness: self.lateness,
+            choice: self.choice,
+        })
+    }
+}

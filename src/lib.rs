@@ -1,0 +1,9 @@
+//! Joins event streams by key and time interval: one host, one thread a core, sharing nothing.
+
+#![warn(missing_docs)]
+
+pub mod error;
+pub mod event;
+pub mod join;
+pub mod limits;
+pub mod time;

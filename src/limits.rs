@@ -1,0 +1,44 @@
+//! Every capacity of the engine, with its reason. Nothing grows without one of these.
+
+/// Longest key in bytes: its length is stored in two bytes before it.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Longest row in bytes: far over any sane record, small enough that a batch of a few fits memory.
+pub const ROW_BYTES_MAX: usize = 64 << 20;
+
+/// Events in a batch: enough to hide memory latency by prefetching a batch ahead, few enough that
+/// the scratch space of a batch stays in the first-level cache.
+pub const BATCH_EVENTS_MAX: usize = 256;
+
+/// Batches that fit a lane. The ring of one lane is two pages of pointers at most.
+pub const LANE_BATCHES_DEFAULT: usize = 64;
+
+/// Shards of one engine: their number and their mesh of lanes (n * n) stay small.
+pub const SHARD_COUNT_MAX: usize = 256;
+
+/// Sources of one side: a watermark table is scanned whole by every shard at every step.
+pub const SOURCE_COUNT_MAX: usize = 1024;
+
+const _: () = assert!(BATCH_EVENTS_MAX.is_power_of_two());
+const _: () = assert!(LANE_BATCHES_DEFAULT.is_power_of_two());
+// A batch of the longest rows and keys must be addressable by its 32-bit row ends.
+const _: () = assert!((ROW_BYTES_MAX + KEY_BYTES_MAX + 2) * 2 < u32::MAX as usize);
+
+/// What one engine, or one [`Join`](crate::join::Join), may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of buffered state over all shards: index, arenas and pools as allocated. Reaching it
+    /// gives backpressure or an error, never an out-of-memory kill.
+    pub state_bytes_max: Option<u64>,
+}
+
+impl Limits {
+    /// No bound on state. An interval without an end is refused under these limits.
+    pub const UNBOUNDED: Limits = Limits { state_bytes_max: None };
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits::UNBOUNDED
+    }
+}

@@ -1,0 +1,3 @@
+//! The `intervale` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Durations and times as people write them.
