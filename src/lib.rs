@@ -7,3 +7,6 @@ pub mod event;
 pub mod join;
 pub mod limits;
 pub mod time;
+
+#[cfg(feature = "cli")]
+pub mod cli;

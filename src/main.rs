@@ -1,3 +1,11 @@
-//! The `intervale` command.
+//! The `intervale` command: see [`intervale::cli`].
 
-fn main() {}
+use std::process::ExitCode;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    intervale::cli::main()
+}

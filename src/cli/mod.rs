@@ -1,0 +1,87 @@
+//! The command line: what the user typed, what it resolves to, and one file a command.
+//!
+//! A command is a module with an `Args` (what clap parses) and a `run(args) -> Result<(), Failure>`.
+//! To add one: write the module, add a variant to [`Command`] and an arm to `run` below.
+//!
+//! Results go to standard output, everything else to standard error. The exit status is 0 when the
+//! work is done, 1 when it failed while running, 2 for wrong use, and 130 after Ctrl-C.
+
+mod completions;
+mod console;
+mod failure;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use console::{Console, out, out_line};
+pub use failure::Failure;
+
+/// What clap parses.
+#[derive(Debug, Parser)]
+#[command(
+    name = "intervale",
+    version,
+    about = "Joins event streams by key and time interval, on every core of one machine.",
+    max_term_width = 100,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+pub struct Cli {
+    /// The command and its options.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands, in the order of the help text.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Prints a completion script for a shell
+    Completions(completions::Args),
+}
+
+/// Runs the program on the process's arguments and says how it ended.
+pub fn main() -> ExitCode {
+    run_from(std::env::args_os())
+}
+
+/// Runs the program on given arguments, the program's name first. Prints what goes wrong.
+pub fn run_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A reader that has gone has seen enough of a help text; there is nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { failure::USAGE } else { failure::DONE });
+        }
+    };
+    match run(cli.command) {
+        Ok(()) => ExitCode::from(failure::DONE),
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                Console::stderr().error(message);
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// The whole command line as clap sees it: for completions and tests.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        super::command().debug_assert();
+    }
+}
