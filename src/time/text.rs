@@ -1,1 +1,0 @@
-//! Durations and times as people write them.
