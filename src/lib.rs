@@ -9,4 +9,7 @@ pub mod limits;
 pub mod time;
 
 #[cfg(feature = "cli")]
+pub mod sink;
+
+#[cfg(feature = "cli")]
 pub mod cli;

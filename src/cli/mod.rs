@@ -9,6 +9,9 @@
 mod completions;
 mod console;
 mod failure;
+mod join;
+mod os;
+mod text;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -37,6 +40,8 @@ pub struct Cli {
 /// The commands, in the order of the help text.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Joins two streams of files by key and time interval
+    Join(Box<join::Args>),
     /// Prints a completion script for a shell
     Completions(completions::Args),
 }
@@ -74,6 +79,7 @@ pub fn command() -> clap::Command {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Join(args) => join::run(*args),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -1,0 +1,223 @@
+//! What the user typed after `intervale join`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+pub(super) const EXAMPLES: &str = "\
+Example (in a clone of the repository):
+  intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
+      --on order_id --left-time ts --right-time ts --between -5m..5m --out-of-orderness 5s
+
+Durations: 250ms, 5s, -20m, 1h30m, 2d, 0. A day is 24 hours.
+Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C.";
+
+/// Options of `intervale join`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) input: InputArgs,
+    #[command(flatten)]
+    pub(super) matching: MatchArgs,
+    #[command(flatten)]
+    pub(super) time: TimeArgs,
+    #[command(flatten)]
+    pub(super) trouble: TroubleArgs,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+    #[command(flatten)]
+    pub(super) machine: MachineArgs,
+}
+
+/// Where rows come from.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Input")]
+pub(super) struct InputArgs {
+    /// A file of the left side, or - for standard input; repeat for several, each a source with
+    /// its own watermark
+    #[arg(long, required = true, value_name = "PATH")]
+    pub(super) left: Vec<PathBuf>,
+    /// A file of the right side, likewise
+    #[arg(long, required = true, value_name = "PATH")]
+    pub(super) right: Vec<PathBuf>,
+    /// Format of the left files [default: by file ending, csv for standard input]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) left_format: Option<Format>,
+    /// Format of the right files [default: by file ending, csv for standard input]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) right_format: Option<Format>,
+    /// The files have no header line; name their columns with --left-columns and --right-columns
+    #[arg(long)]
+    pub(super) no_header: bool,
+    /// Names of the left columns, in the order of the file
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub(super) left_columns: Vec<String>,
+    /// Names of the right columns, in the order of the file
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub(super) right_columns: Vec<String>,
+}
+
+/// What matches.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Join")]
+pub(super) struct MatchArgs {
+    /// The key: a column that both sides have, or LEFT=RIGHT; repeat for a key of several columns.
+    /// Keys compare as text; a missing or empty key matches nothing
+    #[arg(long, required = true, value_name = "COL|LCOL=RCOL")]
+    pub(super) on: Vec<String>,
+    /// Pairs with left.time + LO <= right.time <= left.time + HI. [LO,HI) and the like open an end
+    #[arg(long, required = true, value_name = "LO..HI", allow_hyphen_values = true)]
+    pub(super) between: String,
+    /// Which rows come out: pairs (inner), pairs and unmatched rows padded (left, right, full),
+    /// left rows with a match (semi) or without one (anti)
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        default_value = "inner",
+        hide_possible_values = true
+    )]
+    pub(super) kind: Kind,
+}
+
+/// What time it is.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Time")]
+pub(super) struct TimeArgs {
+    /// Column of the left rows' time
+    #[arg(long, required = true, value_name = "COL")]
+    pub(super) left_time: String,
+    /// Column of the right rows' time
+    #[arg(long, required = true, value_name = "COL")]
+    pub(super) right_time: String,
+    /// auto (RFC 3339, YYYY-MM-DD HH:MM:SS[.frac], or epoch milliseconds), s, ms, us, ns,
+    /// rfc3339, or a pattern like %d/%m/%Y %H:%M
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub(super) time_format: String,
+    /// The same for the left side only
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) left_time_format: Option<String>,
+    /// The same for the right side only
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) right_time_format: Option<String>,
+    /// Time zone of times that carry none (an IANA name)
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub(super) timezone: String,
+    /// The watermark trails the largest time seen by this much
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub(super) out_of_orderness: String,
+    /// The same for the left side only
+    #[arg(long, value_name = "DURATION")]
+    pub(super) left_out_of_orderness: Option<String>,
+    /// The same for the right side only
+    #[arg(long, value_name = "DURATION")]
+    pub(super) right_out_of_orderness: Option<String>,
+    /// Rows up to this far behind the watermark still join
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub(super) allowed_lateness: String,
+    /// A source that is silent for this long stops holding the watermark back [default: never]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) idle_timeout: Option<String>,
+}
+
+/// What happens to rows that do not fit.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Late and bad rows")]
+pub(super) struct TroubleArgs {
+    /// Late rows are counted and dropped, or end the run
+    #[arg(long, value_name = "POLICY", default_value = "drop")]
+    pub(super) late: LateChoice,
+    /// Late rows are written here, with a column `side`
+    #[arg(long, value_name = "PATH")]
+    pub(super) late_output: Option<PathBuf>,
+    /// Rows that do not parse end the run, or are counted and skipped
+    #[arg(long, value_name = "POLICY", default_value = "fail")]
+    pub(super) bad_rows: BadRows,
+    /// Rows that do not parse are written here with the reason, and skipped
+    #[arg(long, value_name = "PATH")]
+    pub(super) bad_rows_output: Option<PathBuf>,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct OutputArgs {
+    /// Where pairs go: a file, written under a temporary name and renamed when complete, or - for
+    /// standard output
+    #[arg(long, value_name = "PATH", default_value = "-")]
+    pub(super) output: PathBuf,
+    /// Format of the output, and of late and bad rows [default: by file ending, csv otherwise]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) output_format: Option<Format>,
+    /// Add to the output files instead of replacing them
+    #[arg(long)]
+    pub(super) append: bool,
+    /// A progress line on standard error; auto: when it is a terminal
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(super) progress: When,
+    /// The closing report
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(super) stats: Stats,
+    /// Where the closing report goes [default: standard error]
+    #[arg(long, value_name = "PATH")]
+    pub(super) stats_output: Option<PathBuf>,
+}
+
+/// Where and how it runs.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Machine")]
+pub(super) struct MachineArgs {
+    /// How many cores, or which (0,2-5), or all that this process may use
+    #[arg(long, value_name = "N|LIST|all", default_value = "all")]
+    pub(super) cores: String,
+    /// What drives the cores; auto: glommio where io_uring and locked memory allow it
+    #[arg(long, value_name = "RUNTIME", default_value = "auto")]
+    pub(super) runtime: Runtime,
+    /// What a core does without work; auto: spin, then yield, then park
+    #[arg(long, value_name = "STRATEGY", default_value = "auto")]
+    pub(super) idle: Idle,
+    /// Instructions that compare times; auto: the best this processor has
+    #[arg(long, value_name = "LEVEL", default_value = "auto")]
+    pub(super) simd: Simd,
+    /// The same input gives the same pairs whatever the cores, sorted by output time, key and
+    /// position
+    #[arg(long)]
+    pub(super) deterministic: bool,
+    /// Bound on buffered state, like 4GiB or 500MB [default: half of this host's memory]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) max_state: Option<String>,
+    /// When the bound is reached: stop reading until rows are freed, or end the run
+    #[arg(long, value_name = "POLICY", default_value = "block")]
+    pub(super) on_full: OnFull,
+}
+
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident { $($variant:ident),+ $(,)? })+) => {
+        $($(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+        pub(super) enum $name { $($variant),+ })+
+    };
+}
+
+choices! {
+    /// A file format.
+    Format { Csv, Tsv, Jsonl }
+    /// A kind of join.
+    Kind { Inner, Left, Right, Full, Semi, Anti }
+    /// A policy for late rows.
+    LateChoice { Drop, Fail }
+    /// A policy for rows that do not parse.
+    BadRows { Fail, Skip }
+    /// When to show progress.
+    When { Auto, Always, Never }
+    /// A form of the closing report.
+    Stats { Text, Json, None }
+    /// A driver.
+    Runtime { Auto, Glommio, Threads }
+    /// An idle strategy.
+    Idle { Spin, Yield, Park, Auto }
+    /// An instruction set.
+    Simd { Auto, Scalar, Avx2, Avx512, Neon }
+    /// A policy for full state.
+    OnFull { Block, Fail }
+}

@@ -1,0 +1,19 @@
+//! `intervale join`: what the user typed ([`Args`]), what it resolves to (`plan`), the run, the
+//! closing report.
+
+mod args;
+mod report;
+mod size;
+
+pub use args::Args;
+
+use crate::cli::Failure;
+
+/// Joins the files and reports.
+///
+/// # Errors
+/// Wrong use, a failure while running, Ctrl-C, a closed pipe.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let _ = args;
+    Ok(())
+}

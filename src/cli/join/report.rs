@@ -1,0 +1,280 @@
+//! The closing report: what went in, what came out, what it took.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::cli::join::size::show_size;
+use crate::cli::text::{columns_right, show_count, show_ns, show_rate};
+use crate::event::Side;
+use crate::join::SideCounters;
+use crate::time::text::TimeUnit;
+
+/// Rows of one side by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SideRows {
+    /// On time, late, bad and without key together.
+    pub(super) rows: u64,
+    pub(super) on_time: u64,
+    pub(super) matched: u64,
+    pub(super) late: u64,
+    pub(super) bad: u64,
+    pub(super) null_key: u64,
+}
+
+impl SideRows {
+    /// From what the shards counted and the rows that never reached one.
+    pub(super) fn new(counts: &SideCounters, bad: u64) -> SideRows {
+        SideRows {
+            rows: counts.rows + bad,
+            on_time: counts.on_time,
+            matched: counts.matched,
+            late: counts.late,
+            bad,
+            null_key: counts.null_key,
+        }
+    }
+
+    fn unmatched(&self) -> u64 {
+        self.on_time.saturating_sub(self.matched)
+    }
+}
+
+/// How long it took from a pair's second row to its hand-over to the sink, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Latency {
+    pub(super) p50: u64,
+    pub(super) p90: u64,
+    pub(super) p99: u64,
+    pub(super) p999: u64,
+    pub(super) max: u64,
+}
+
+/// Everything the report says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Report {
+    /// By [`Side::index`].
+    pub(super) sides: [SideRows; 2],
+    pub(super) pairs: u64,
+    /// Rows written to the output, its header not counted.
+    pub(super) rows_out: u64,
+    pub(super) state_rows_peak: u64,
+    pub(super) state_bytes_peak: u64,
+    pub(super) rss_bytes_peak: u64,
+    /// The last finite one, in ticks.
+    pub(super) watermark: Option<i64>,
+    pub(super) unit: TimeUnit,
+    pub(super) elapsed_s: f64,
+    pub(super) cpu_s: f64,
+    pub(super) cores: usize,
+    pub(super) runtime: String,
+    pub(super) simd: String,
+    pub(super) latency: Option<Latency>,
+    /// Ctrl-C ended the run.
+    pub(super) interrupted: bool,
+}
+
+impl Report {
+    fn rows_in(&self) -> u64 {
+        Side::BOTH.iter().map(|side| self.sides[side.index()].rows).sum()
+    }
+
+    fn rows_per_s(&self) -> f64 {
+        if self.elapsed_s > 0.0 { self.rows_in() as f64 / self.elapsed_s } else { 0.0 }
+    }
+
+    /// Matched left rows of those that were on time; none without such rows.
+    fn match_rate(&self) -> Option<f64> {
+        let left = &self.sides[Side::Left.index()];
+        share(left.matched, left.on_time)
+    }
+
+    /// Late rows of all rows; none without rows.
+    fn late_rate(&self) -> Option<f64> {
+        share(self.sides[0].late + self.sides[1].late, self.rows_in())
+    }
+
+    /// The report as one JSON object on one line.
+    pub(super) fn json(&self) -> String {
+        let mut object = Map::new();
+        let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+        for side in Side::BOTH {
+            put(&format!("{}_rows", side.name()), json!(self.sides[side.index()].rows));
+        }
+        put("pairs", json!(self.pairs));
+        put("rows_out", json!(self.rows_out));
+        for side in Side::BOTH {
+            let (name, rows) = (side.name(), &self.sides[side.index()]);
+            put(&format!("{name}_matched"), json!(rows.matched));
+            put(&format!("{name}_unmatched"), json!(rows.unmatched()));
+            put(&format!("{name}_late"), json!(rows.late));
+            put(&format!("{name}_bad"), json!(rows.bad));
+            put(&format!("{name}_null_key"), json!(rows.null_key));
+        }
+        put("match_rate", json!(self.match_rate()));
+        put("late_rate", json!(self.late_rate()));
+        put("state_rows_peak", json!(self.state_rows_peak));
+        put("state_bytes_peak", json!(self.state_bytes_peak));
+        put("rss_bytes_peak", json!(self.rss_bytes_peak));
+        put("watermark", json!(self.watermark));
+        put("time_unit", json!(self.unit.name()));
+        put("elapsed_s", json!(micro(self.elapsed_s)));
+        put("rows_per_s", json!(self.rows_per_s().round()));
+        put("cpu_s", json!(micro(self.cpu_s)));
+        put("cores", json!(self.cores));
+        put("runtime", json!(self.runtime));
+        put("simd", json!(self.simd));
+        put("latency_ns", self.latency.map_or(Value::Null, latency_json));
+        put("interrupted", json!(self.interrupted));
+        let mut line = Value::Object(object).to_string();
+        line.push('\n');
+        line
+    }
+
+    /// The report for people.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |label: &str, value: String| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {label:<15} {value}");
+        };
+        let [left, right] = &self.sides;
+        let mut table = vec![vec!["left".to_owned(), "right".to_owned()]];
+        for pick in [
+            |side: &SideRows| side.rows,
+            |side: &SideRows| side.matched,
+            |side: &SideRows| side.unmatched(),
+            |side: &SideRows| side.late,
+            |side: &SideRows| side.bad,
+            |side: &SideRows| side.null_key,
+        ] {
+            table.push(vec![show_count(pick(left)), show_count(pick(right))]);
+        }
+        let labels = ["", "rows in", "matched", "unmatched", "late", "bad", "without key"];
+        for (label, cells) in labels.into_iter().zip(columns_right(&table)) {
+            line(label, cells);
+        }
+        line("pairs", show_count(self.pairs));
+        line("rows out", show_count(self.rows_out));
+        line("match rate", show_share(self.match_rate(), "of the left rows on time"));
+        line("late rate", show_share(self.late_rate(), "of all rows"));
+        line("watermark", self.watermark.map_or("-".to_owned(), |ticks| self.unit.format(ticks)));
+        let bytes = show_size(self.state_bytes_peak);
+        line("state peak", format!("{} rows, {bytes}", show_count(self.state_rows_peak)));
+        line("memory peak", show_size(self.rss_bytes_peak));
+        line("latency", self.latency.map_or("-".to_owned(), show_latency));
+        let rate = show_rate(self.rows_per_s());
+        line("time", format!("{:.3} s, CPU {:.3} s, {rate} rows/s", self.elapsed_s, self.cpu_s));
+        line("ran on", format!("{} cores, {}, simd {}", self.cores, self.runtime, self.simd));
+        if self.interrupted {
+            line("", "stopped by Ctrl-C: rows still buffered count as unmatched".to_owned());
+        }
+        // Cells that are empty at the end of a line leave no blanks behind.
+        text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn show_share(share: Option<f64>, of_what: &str) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.4} % {of_what}", share * 100.0))
+}
+
+fn show_latency(latency: Latency) -> String {
+    let Latency { p50, p90, p99, p999, max } = latency;
+    [("p50", p50), ("p90", p90), ("p99", p99), ("p99.9", p999), ("max", max)]
+        .map(|(name, ns)| format!("{name} {}", show_ns(ns)))
+        .join(", ")
+}
+
+fn latency_json(latency: Latency) -> Value {
+    let Latency { p50, p90, p99, p999, max } = latency;
+    json!({ "p50": p50, "p90": p90, "p99": p99, "p999": p999, "max": max })
+}
+
+/// Seconds to the microsecond.
+fn micro(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn sample() -> Report {
+        let left = SideRows {
+            rows: 2_000_004,
+            on_time: 2_000_000,
+            matched: 1_900_000,
+            bad: 1,
+            late: 2,
+            null_key: 1,
+        };
+        let right = SideRows { rows: 7, on_time: 7, matched: 3, ..SideRows::default() };
+        Report {
+            sides: [left, right],
+            pairs: 1_900_003,
+            rows_out: 1_900_003,
+            state_rows_peak: 600_000,
+            state_bytes_peak: 52 << 20,
+            rss_bytes_peak: 1 << 30,
+            watermark: Some(1_704_103_210_000),
+            elapsed_s: 0.5,
+            cpu_s: 0.75,
+            cores: 2,
+            runtime: "threads".to_owned(),
+            simd: "avx2".to_owned(),
+            latency: Some(Latency {
+                p50: 900,
+                p90: 1_500,
+                p99: 20_000,
+                p999: 3_000_000,
+                max: 2_000_000_000,
+            }),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn text_is_aligned() {
+        expect![[r#"
+                                   left  right
+              rows in         2,000,004      7
+              matched         1,900,000      3
+              unmatched         100,000      4
+              late                    2      0
+              bad                     1      0
+              without key             1      0
+              pairs           1,900,003
+              rows out        1,900,003
+              match rate      95.0000 % of the left rows on time
+              late rate       0.0001 % of all rows
+              watermark       2024-01-01T10:00:10Z
+              state peak      600,000 rows, 52.0 MiB
+              memory peak     1.0 GiB
+              latency         p50 900 ns, p90 1.5 us, p99 20.0 us, p99.9 3.0 ms, max 2.00 s
+              time            0.500 s, CPU 0.750 s, 4.00 M rows/s
+              ran on          2 cores, threads, simd avx2
+        "#]]
+        .assert_eq(&sample().text());
+    }
+
+    #[test]
+    fn json_has_every_field() {
+        expect![[r#"
+            {"left_rows":2000004,"right_rows":7,"pairs":1900003,"rows_out":1900003,"left_matched":1900000,"left_unmatched":100000,"left_late":2,"left_bad":1,"left_null_key":1,"right_matched":3,"right_unmatched":4,"right_late":0,"right_bad":0,"right_null_key":0,"match_rate":0.95,"late_rate":9.999945000302498e-7,"state_rows_peak":600000,"state_bytes_peak":54525952,"rss_bytes_peak":1073741824,"watermark":1704103210000,"time_unit":"ms","elapsed_s":0.5,"rows_per_s":4000022.0,"cpu_s":0.75,"cores":2,"runtime":"threads","simd":"avx2","latency_ns":{"p50":900,"p90":1500,"p99":20000,"p999":3000000,"max":2000000000},"interrupted":false}
+        "#]].assert_eq(&sample().json());
+    }
+
+    #[test]
+    fn nothing_in_is_no_rate_and_no_fault() {
+        let report = Report { interrupted: true, ..Report::default() };
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["match_rate"], Value::Null);
+        assert_eq!(json["rows_per_s"], 0.0);
+        assert!(report.text().contains("stopped by Ctrl-C"), "{}", report.text());
+    }
+}

@@ -1,0 +1,68 @@
+//! What only the operating system knows: Ctrl-C, and what the process has used.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by the signal handler, read by whoever waits for the work.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Usage {
+    /// The most memory it ever held, in bytes.
+    pub(super) rss_bytes_peak: u64,
+    /// CPU seconds of all its threads, in user and system mode.
+    pub(super) cpu_s: f64,
+}
+
+/// Lets the first Ctrl-C (or SIGTERM) set the flag that [`interrupted`] reads. The second one ends
+/// the process at once, as if this had not been called.
+pub(super) fn catch_interrupts() {
+    // SAFETY: all bytes zero is a valid `sigaction`: no flags, an empty mask, the default handler.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: `action` is initialised and lives through the call, the old action is not asked
+        // for, and the handler does nothing that is not async-signal-safe: one atomic store.
+        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    }
+}
+
+/// Whether Ctrl-C was pressed since [`catch_interrupts`].
+pub(super) fn interrupted() -> bool {
+    // Pairs with the store in the handler; the flag guards no other memory.
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+extern "C" fn on_interrupt(_signal: libc::c_int) {
+    // Pairs with the load in `interrupted`; the flag guards no other memory.
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// What this process has used; zeros where the system does not say.
+pub(super) fn usage() -> Usage {
+    // SAFETY: all bytes zero is a valid `rusage`: a struct of integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a `rusage` that lives through the call.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    if result != 0 {
+        return Usage::default();
+    }
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    // Linux counts in KiB, Apple's systems in bytes.
+    let unit = if cfg!(target_vendor = "apple") { 1 } else { 1024 };
+    Usage {
+        rss_bytes_peak: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(unit),
+        cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_process_has_used_something() {
+        let usage = super::usage();
+        assert!(usage.rss_bytes_peak > 100_000 && usage.rss_bytes_peak < 1 << 40, "{usage:?}");
+        assert!(usage.cpu_s >= 0.0);
+    }
+}

@@ -1,0 +1,349 @@
+//! Where bytes go: standard output, a file that appears when it is complete, a file that grows.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::join::SinkError;
+
+/// An output that all cores share. They hand it whole blocks of complete rows, so rows are never
+/// torn or mixed, whoever writes next.
+///
+/// A file is written under a temporary name beside its own and renamed by [`commit`](Self::commit);
+/// dropped before that, the temporary is removed. After a failed write every further one returns
+/// the same error.
+#[derive(Debug)]
+pub struct Output {
+    name: String,
+    inner: Mutex<Inner>,
+}
+
+/// What becomes of the target when an output opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// It is replaced, all at once, by the commit.
+    Replace,
+    /// Rows are added at its end as they come.
+    Append,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: File,
+    fate: Fate,
+    failed: Option<SinkError>,
+}
+
+/// What has to be done with the file besides writing.
+#[derive(Debug)]
+enum Fate {
+    /// Nothing: standard output, a device, a pipe.
+    Stream,
+    /// A regular file that rows are added to.
+    Grows,
+    /// A temporary that takes the target's place.
+    Replaces { temporary: PathBuf, target: PathBuf },
+    /// Committed or kept; nothing is left to do.
+    Settled,
+}
+
+impl Output {
+    /// Opens `path`; `-` is standard output. Pipes and devices are written directly. Returns the
+    /// output and whether it starts empty (and so wants a header).
+    ///
+    /// # Errors
+    /// [`SinkError`] names the path, the cause and what to do.
+    pub fn open(path: &Path, mode: OpenMode) -> Result<(Output, bool), SinkError> {
+        let name = if path == Path::new("-") {
+            "standard output".to_owned()
+        } else {
+            path.display().to_string()
+        };
+        let opened = if path == Path::new("-") { open_stdout() } else { open_path(path, mode) };
+        let (file, fate, empty) = opened.map_err(|error| cannot("open", &name, &error))?;
+        Ok((Output { name, inner: Mutex::new(Inner { file, fate, failed: None }) }, empty))
+    }
+
+    /// The path as the user gave it, or `standard output`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes a block of complete rows. Blocks while the reader of a pipe is slow.
+    ///
+    /// # Errors
+    /// [`SinkError`], and from then on the same one for every call.
+    pub fn write(&self, block: &[u8]) -> Result<(), SinkError> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.failed {
+            return Err(error.clone());
+        }
+        if let Err(error) = inner.write_block(block) {
+            let error = cannot("write to", &self.name, &error);
+            inner.failed = Some(error.clone());
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// The output is complete: a temporary file takes its target's place.
+    ///
+    /// # Errors
+    /// [`SinkError`] when an earlier write failed or the rename does.
+    pub fn commit(&self) -> Result<(), SinkError> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.failed {
+            return Err(error.clone());
+        }
+        if let Fate::Replaces { temporary, target } = &inner.fate {
+            fs::rename(temporary, target).map_err(|error| cannot("finish", &self.name, &error))?;
+        }
+        inner.fate = Fate::Settled;
+        Ok(())
+    }
+
+    /// The output ends early but what is there is good: a temporary file becomes
+    /// `<target>.partial`, whose path is returned; the target stays as it was.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn keep_partial(&self) -> Result<Option<PathBuf>, SinkError> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.failed {
+            return Err(error.clone());
+        }
+        let mut kept = None;
+        if let Fate::Replaces { temporary, target } = &inner.fate {
+            let partial = with_suffix(target, ".partial");
+            fs::rename(temporary, &partial)
+                .map_err(|error| cannot("finish", &self.name, &error))?;
+            kept = Some(partial);
+        }
+        inner.fate = Fate::Settled;
+        Ok(kept)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A core that panicked while it wrote has left a whole number of blocks or a failure.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Fate::Replaces { temporary, .. } = &inner.fate {
+            // Nothing better can be done about a temporary that does not go away.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+impl Inner {
+    fn write_block(&mut self, block: &[u8]) -> io::Result<()> {
+        let mut rest = block;
+        while !rest.is_empty() {
+            match self.file.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.take_back(block.len() - rest.len());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the torn end of a failed block off a file that stays.
+    fn take_back(&mut self, torn_bytes: usize) {
+        if torn_bytes == 0 || !matches!(self.fate, Fate::Grows) {
+            return;
+        }
+        if let Ok(metadata) = self.file.metadata() {
+            // The first failure is what the user must hear of, not this one.
+            let _ = self.file.set_len(metadata.len().saturating_sub(torn_bytes as u64));
+        }
+    }
+}
+
+fn open_stdout() -> io::Result<(File, Fate, bool)> {
+    // A descriptor of our own: the standard handle would look for line ends in every block.
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    // Redirected with `>>`, or shared with what was printed before us: a header is wanted all the
+    // same, as every command's output has one.
+    Ok((file, Fate::Stream, true))
+}
+
+fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
+    let existing = match fs::metadata(path) {
+        Ok(metadata) => Some(metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if let Some(metadata) = &existing {
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !metadata.is_file() {
+            return Ok((OpenOptions::new().write(true).open(path)?, Fate::Stream, true));
+        }
+    }
+    if mode == OpenMode::Append {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let empty = file.metadata()?.len() == 0;
+        return Ok((file, Fate::Grows, empty));
+    }
+    let target = match &existing {
+        // A link stays a link: what it points at is replaced.
+        Some(_) => fs::canonicalize(path)?,
+        None => path.to_path_buf(),
+    };
+    if existing.is_some() {
+        // Replacing needs leave to write the file itself, not just its directory.
+        OpenOptions::new().write(true).open(&target)?;
+    }
+    let (file, temporary) = create_temporary(&target)?;
+    let fate = Fate::Replaces { temporary, target };
+    if let Some(metadata) = existing {
+        // The new file is as readable as the old one was. Failing that, it is still complete.
+        let _ = file.set_permissions(metadata.permissions());
+    }
+    Ok((file, fate, true))
+}
+
+/// Creates `.NAME.PID-N.tmp` beside the target; a rename never crosses file systems then.
+fn create_temporary(target: &Path) -> io::Result<(File, PathBuf)> {
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    for attempt in 0.. {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{attempt}.tmp", std::process::id()));
+        let path = target.with_file_name(hidden);
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn cannot(what: &str, name: &str, error: &io::Error) -> SinkError {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space, or choose an output on another disk"
+        }
+        io::ErrorKind::NotFound => "; create its directory first",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; choose an output that this user may write"
+        }
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        _ => "",
+    };
+    SinkError {
+        message: format!("{name}: cannot {what} it: {error}{advice}"),
+        closed: error.kind() == io::ErrorKind::BrokenPipe,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_appears_when_it_is_complete_and_not_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pairs.csv");
+        fs::write(&path, "old").unwrap();
+        let (output, empty) = Output::open(&path, OpenMode::Replace).unwrap();
+        assert!(empty);
+        output.write(b"new\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        output.commit().unwrap();
+        drop(output);
+        assert_eq!(fs::read(&path).unwrap(), b"new\n");
+        assert_eq!(names(dir.path()), ["pairs.csv"]);
+    }
+
+    #[test]
+    fn an_abandoned_output_leaves_nothing_and_a_partial_one_its_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pairs.csv");
+        let (output, _) = Output::open(&path, OpenMode::Replace).unwrap();
+        output.write(b"row\n").unwrap();
+        drop(output);
+        assert!(names(dir.path()).is_empty());
+        let (output, _) = Output::open(&path, OpenMode::Replace).unwrap();
+        output.write(b"row\n").unwrap();
+        let kept = output.keep_partial().unwrap().unwrap();
+        drop(output);
+        assert_eq!(fs::read(kept).unwrap(), b"row\n");
+        assert_eq!(names(dir.path()), ["pairs.csv.partial"]);
+    }
+
+    #[test]
+    fn appending_adds_and_knows_whether_a_header_is_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pairs.csv");
+        for expect_empty in [true, false] {
+            let (output, empty) = Output::open(&path, OpenMode::Append).unwrap();
+            assert_eq!(empty, expect_empty);
+            output.write(b"row\n").unwrap();
+            output.commit().unwrap();
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"row\nrow\n");
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real.csv"), dir.path().join("link.csv"));
+        fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let (output, _) = Output::open(&link, OpenMode::Replace).unwrap();
+        output.write(b"new").unwrap();
+        output.commit().unwrap();
+        assert_eq!(fs::read(&real).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn failures_say_where_and_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("no/such/pairs.csv");
+        let error = Output::open(&missing, OpenMode::Replace).unwrap_err();
+        assert!(error.message.contains("no/such/pairs.csv"), "{error}");
+        assert!(error.message.contains("create its directory"), "{error}");
+        let error = Output::open(dir.path(), OpenMode::Replace).unwrap_err();
+        assert!(error.message.contains("name a file in it"), "{error}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_device_fails_once_and_for_all() {
+        let (output, _) = Output::open(Path::new("/dev/full"), OpenMode::Replace).unwrap();
+        let first = output.write(b"row\n").unwrap_err();
+        assert!(first.message.contains("free some space") && !first.closed, "{first}");
+        assert_eq!(output.write(b"row\n").unwrap_err(), first);
+        assert_eq!(output.commit().unwrap_err(), first);
+    }
+}
