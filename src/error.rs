@@ -32,6 +32,10 @@ pub enum PushError {
     BatchFull,
     /// The time is `i64::MIN`, which is no time.
     NoTimestamp,
+    /// A lane is full and the caller went on pushing: flush until it says that all is sent.
+    Backpressure,
+    /// The source has ended: it can take no more events.
+    Ended,
     /// The engine has stopped; the report says why.
     Stopped,
 }
@@ -53,6 +57,10 @@ impl fmt::Display for PushError {
             }
             PushError::BatchFull => write!(f, "the batch's rows are over 4 GiB; start another"),
             PushError::NoTimestamp => write!(f, "i64::MIN is no time; give the event's time"),
+            PushError::Backpressure => {
+                write!(f, "a lane is full; flush until everything is sent, then push again")
+            }
+            PushError::Ended => write!(f, "the source has ended and takes no more events"),
             PushError::Stopped => write!(f, "the engine has stopped; its report says why"),
         }
     }
@@ -99,6 +107,21 @@ impl From<IntervalError> for SpecError {
         SpecError::Interval(error)
     }
 }
+
+/// Why a source failed; the message says where and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceError {
+    /// What happened, in a sentence that names the file and line.
+    pub message: String,
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SourceError {}
 
 /// Why a running join stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,10 @@
 
 pub mod error;
 pub mod event;
+pub mod exchange;
 pub mod join;
 pub mod limits;
+pub mod shard;
 pub mod time;
 
 #[cfg(feature = "cli")]

@@ -10,6 +10,14 @@ pub const ROW_BYTES_MAX: usize = 64 << 20;
 /// the scratch space of a batch stays in the first-level cache.
 pub const BATCH_EVENTS_MAX: usize = 256;
 
+/// Row bytes at which an open batch is sent although it has room for more events: what two batches
+/// in flight hold should fit a second-level cache.
+pub const BATCH_ROW_BYTES_TARGET: usize = 256 << 10;
+
+/// Row bytes that a spent batch may keep for its next use. More is freed, so that one huge row does
+/// not pin its memory once for every batch in flight.
+pub const BATCH_KEPT_ROW_BYTES_MAX: usize = 1 << 20;
+
 /// Batches that fit a lane. The ring of one lane is two pages of pointers at most.
 pub const LANE_BATCHES_DEFAULT: usize = 64;
 
@@ -21,6 +29,7 @@ pub const SOURCE_COUNT_MAX: usize = 1024;
 
 const _: () = assert!(BATCH_EVENTS_MAX.is_power_of_two());
 const _: () = assert!(LANE_BATCHES_DEFAULT.is_power_of_two());
+const _: () = assert!(BATCH_ROW_BYTES_TARGET <= BATCH_KEPT_ROW_BYTES_MAX);
 // A batch of the longest rows and keys must be addressable by its 32-bit row ends.
 const _: () = assert!((ROW_BYTES_MAX + KEY_BYTES_MAX + 2) * 2 < u32::MAX as usize);
 

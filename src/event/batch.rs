@@ -75,6 +75,14 @@ impl EventBatch {
         self.lags.clear();
     }
 
+    /// Frees the memory of an empty batch's rows if it is over `row_bytes_max`. A batch that is not
+    /// empty stays as it is.
+    pub fn trim(&mut self, row_bytes_max: usize) {
+        if self.is_empty() && self.rows.capacity() > row_bytes_max {
+            self.rows = Vec::new();
+        }
+    }
+
     /// The side that all events of the batch belong to.
     #[inline]
     pub fn side(&self) -> Side {
@@ -105,7 +113,9 @@ impl EventBatch {
         &self.ts
     }
 
-    /// How late each event was, in ticks; empty unless the batch is [`BatchKind::Late`].
+    /// How late each event was, in ticks; empty unless the events are late: those of a
+    /// [`BatchKind::Late`] batch, and under `LatenessClock::Own` those of a
+    /// [`BatchKind::NullKey`] batch that their source found late.
     #[inline]
     pub fn lags(&self) -> &[i64] {
         &self.lags
@@ -151,26 +161,33 @@ impl EventBatch {
         ts: Timestamp,
         row: &[u8],
     ) -> Result<(), PushError> {
+        self.push_with_value(hasher.value(key)?, key, ts, row)
+    }
+
+    /// Appends an event whose key's value is known: [`KeyHasher::value`] of this very key.
+    ///
+    /// # Errors
+    /// [`PushError`] when the row is over its limit, or the batch's rows would not fit 4 GiB. The
+    /// batch is unchanged then.
+    #[inline]
+    pub fn push_with_value(
+        &mut self,
+        value: u64,
+        key: Key<'_>,
+        ts: Timestamp,
+        row: &[u8],
+    ) -> Result<(), PushError> {
         if row.len() > ROW_BYTES_MAX {
             return Err(PushError::RowTooLong { bytes: row.len(), bytes_max: ROW_BYTES_MAX });
         }
         if self.rows.len() + row.len() + KEY_BYTES_MAX + 2 > u32::MAX as usize {
             return Err(PushError::BatchFull);
         }
-        let value = match (key, hasher.kind()) {
-            (Key::Null, _) => 0,
-            (Key::Int(key), KeyKind::Int) => hasher.int(key),
-            (Key::Bytes(key), KeyKind::Bytes) => {
-                let len = u16::try_from(key.len()).map_err(|_| PushError::KeyTooLong {
-                    bytes: key.len(),
-                    bytes_max: KEY_BYTES_MAX,
-                })?;
-                self.rows.extend_from_slice(&len.to_le_bytes());
-                self.rows.extend_from_slice(key);
-                hasher.bytes(key)
-            }
-            (_, expected) => return Err(PushError::KeyKind { expected }),
-        };
+        if let Key::Bytes(key) = key {
+            // Cannot truncate: a longer key has no value.
+            self.rows.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            self.rows.extend_from_slice(key);
+        }
         self.rows.extend_from_slice(row);
         self.append(value, ts.ticks());
         Ok(())
@@ -186,6 +203,11 @@ impl EventBatch {
     /// Appends event `index` of `from` to a batch of late events.
     pub fn push_late_from(&mut self, from: &EventBatch, index: usize, lag: i64) {
         self.push_from(from, index);
+        self.push_lag(lag);
+    }
+
+    /// Says how late the event is that was just appended.
+    pub fn push_lag(&mut self, lag: i64) {
         self.lags.push(lag);
     }
 

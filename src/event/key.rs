@@ -5,6 +5,9 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 
+use crate::error::PushError;
+use crate::limits::KEY_BYTES_MAX;
+
 /// Which keys the events of a join carry. Both sides carry the same kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyKind {
@@ -61,6 +64,23 @@ impl KeyHasher {
     /// The kind of keys this hasher was made for.
     pub fn kind(&self) -> KeyKind {
         self.kind
+    }
+
+    /// The value of a key; 0 for [`Key::Null`].
+    ///
+    /// # Errors
+    /// [`PushError`] when the key is not of the hasher's kind or over [`KEY_BYTES_MAX`].
+    #[inline]
+    pub fn value(&self, key: Key<'_>) -> Result<u64, PushError> {
+        match (key, self.kind) {
+            (Key::Null, _) => Ok(0),
+            (Key::Int(key), KeyKind::Int) => Ok(self.int(key)),
+            (Key::Bytes(key), KeyKind::Bytes) if key.len() <= KEY_BYTES_MAX => Ok(self.bytes(key)),
+            (Key::Bytes(key), KeyKind::Bytes) => {
+                Err(PushError::KeyTooLong { bytes: key.len(), bytes_max: KEY_BYTES_MAX })
+            }
+            (_, expected) => Err(PushError::KeyKind { expected }),
+        }
     }
 
     /// The value of an integer key.

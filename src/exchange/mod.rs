@@ -1,0 +1,28 @@
+//! Moves batches of events and watermarks from the cores that read them to the shards that own
+//! their keys. Knows nothing of join kinds.
+//!
+//! One promise holds the room together: **a watermark never overtakes data in a lane**. A
+//! [`Producer`] pushes its batches, the partial ones included, and only then stores its watermark;
+//! a shard loads all watermarks ([`WatermarkReader::load`]), then drains what its lanes held at
+//! that moment, and only then applies what it loaded. The loom tests of [`watermarks`] prove it
+//! and prove that each part of it is needed.
+//!
+//! Reading order: [`lane`] (the ring), [`mesh`] (links: a lane and its way back), [`partition`],
+//! [`watermarks`], [`producer`] (everything one core needs to send), [`feed`] (what a core asks
+//! for events), [`doorbell`] (how a sleeping core is woken).
+
+pub mod doorbell;
+pub mod feed;
+pub mod lane;
+pub mod mesh;
+pub mod partition;
+pub mod producer;
+mod sync;
+pub mod watermarks;
+
+pub use doorbell::Doorbell;
+pub use feed::{Alignment, Feed, FeedProgress};
+pub use mesh::{LinkReceiver, LinkSender, Mesh, link, mesh};
+pub use partition::shard_of;
+pub use producer::{Flow, PortId, Producer, ProducerCounters, ProducerOptions, Promise};
+pub use watermarks::{Loaded, TooManySources, WatermarkReader, WatermarkSlot, Watermarks};

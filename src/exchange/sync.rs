@@ -1,0 +1,92 @@
+//! Atomics and cells: the standard ones, or loom's when the crate is built with `--cfg loom`.
+//!
+//! Every ordering that carries an obligation has a name, an [`Edge`], so that the loom tests can
+//! weaken one at a time and show that the tests notice.
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::Arc,
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence},
+};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence},
+};
+
+/// The orderings that the protocols rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// A lane's sender makes a value visible.
+    LanePublish,
+    /// A lane's receiver sees values.
+    LaneObserve,
+    /// A lane's receiver gives a slot back.
+    LaneFree,
+    /// A lane's sender sees free slots.
+    LaneReuse,
+    /// A source stores its watermark.
+    WatermarkStore,
+    /// A shard loads watermarks.
+    WatermarkLoad,
+    /// Both fences of a doorbell.
+    DoorbellFence,
+}
+
+/// The ordering of one edge: `sound`, unless a loom test planted a fault there.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn at(_edge: Edge, sound: Ordering) -> Ordering {
+    sound
+}
+
+#[cfg(loom)]
+pub(crate) use planted::at;
+
+/// Faults for loom tests. All threads of a loom model run on the test's own thread, so a
+/// thread-local reaches them and no other test.
+#[cfg(loom)]
+pub(crate) mod planted {
+    use super::{Edge, Ordering};
+    use std::cell::Cell;
+
+    std::thread_local! {
+        static FAULT: Cell<Option<Edge>> = const { Cell::new(None) };
+    }
+
+    /// The ordering of one edge: `sound`, or relaxed where the fault was planted.
+    pub(crate) fn at(edge: Edge, sound: Ordering) -> Ordering {
+        if FAULT.get() == Some(edge) { Ordering::Relaxed } else { sound }
+    }
+
+    /// Whether the fault is planted at `edge`.
+    pub(crate) fn is_at(edge: Edge) -> bool {
+        FAULT.get() == Some(edge)
+    }
+
+    /// Runs `model` with a fault and says whether loom found it.
+    pub(crate) fn is_found(edge: Edge, model: impl Fn() + Sync + Send + 'static) -> bool {
+        FAULT.set(Some(edge));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loom::model(model)));
+        FAULT.set(None);
+        outcome.is_err()
+    }
+}
+
+/// [`std::cell::UnsafeCell`] with loom's interface.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
+        access(self.0.get())
+    }
+}
