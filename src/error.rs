@@ -169,3 +169,29 @@ impl fmt::Display for JoinError {
 }
 
 impl std::error::Error for JoinError {}
+
+/// Why the workers of an engine could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The cores that were asked for are not to be had.
+    Cores(String),
+    /// The io_uring driver was asked for and cannot run here.
+    Glommio(String),
+    /// A thread could not be started.
+    Spawn(String),
+}
+
+impl fmt::Display for RuntimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuntimeError::Cores(why) => f.write_str(why),
+            RuntimeError::Glommio(why) => {
+                write!(f, "the glommio runtime cannot run: {why}; or choose the threads runtime")
+            }
+            RuntimeError::Spawn(why) => write!(f, "a worker's thread could not start: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for RuntimeError {}

@@ -7,6 +7,7 @@ pub mod event;
 pub mod exchange;
 pub mod join;
 pub mod limits;
+pub mod runtime;
 pub mod shard;
 pub mod time;
 

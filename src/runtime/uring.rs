@@ -1,0 +1,82 @@
+//! The driver on io_uring: one single-threaded executor a worker, which IO can share.
+//!
+//! The worker is a task that steps, and yields whenever the executor asks for it; it sleeps in the
+//! executor, so that IO completions are served meanwhile.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use glommio::{Latency, LocalExecutor, LocalExecutorBuilder, Placement, Shares};
+
+use crate::runtime::stepper::{Stepper, Turn};
+use crate::runtime::{Ended, Seat, Worker};
+
+/// Memory that an executor registers for IO. The worker does none of its own.
+const IO_MEMORY_BYTES: usize = 64 << 10;
+/// How long work of another queue may wait for the worker to yield.
+const YIELD_AFTER: Duration = Duration::from_micros(500);
+
+/// The body of a worker's thread.
+pub(super) fn drive<W: Worker>(seat: Seat<W>) -> Option<Ended<W>> {
+    // The executor pins its thread itself; pinning it by other means as well would fight with it.
+    let placement = seat.cpu.map_or(Placement::Unbound, Placement::Fixed);
+    let executor =
+        LocalExecutorBuilder::new(placement).name("intervale").io_memory(IO_MEMORY_BYTES).make();
+    match executor {
+        Ok(executor) => {
+            let worker = seat.take_worker(Ok(None))?;
+            run(&executor, Stepper::new(&seat, worker), Rc::new(seat))
+        }
+        Err(error) => {
+            seat.take_worker(Err(format!("an io_uring executor could not be made: {error}")));
+            None
+        }
+    }
+}
+
+fn run<W: Worker>(
+    executor: &LocalExecutor,
+    stepper: Stepper<W>,
+    seat: Rc<Seat<W>>,
+) -> Option<Ended<W>> {
+    executor.run(async move {
+        let queue = glommio::executor().create_task_queue(
+            Shares::default(),
+            Latency::Matters(YIELD_AFTER),
+            "shard",
+        );
+        // The queue was made a line above, so it exists; if not, the caller reports no worker.
+        let task = glommio::spawn_local_into(step_all(stepper, seat), queue).ok()?;
+        Some(task.await)
+    })
+}
+
+async fn step_all<W: Worker>(mut stepper: Stepper<W>, seat: Rc<Seat<W>>) -> Ended<W> {
+    let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+    loop {
+        match stepper.turn(&waker) {
+            Turn::Again => glommio::yield_if_needed().await,
+            Turn::Park(wait) => {
+                park(&seat, wait, &waker).await;
+                stepper.awake();
+            }
+            Turn::Over => return stepper.into_ended(),
+        }
+    }
+}
+
+/// Sleeps until the worker is called, at most `wait`. The call was armed before, with `waker`.
+async fn park<W: Worker>(seat: &Seat<W>, wait: Duration, waker: &Waker) {
+    let mut timer = pin!(glommio::timer::Timer::new(wait));
+    poll_fn(|context| {
+        debug_assert!(context.waker().will_wake(waker), "one task, one waker");
+        if seat.control.wakers.is_called(seat.index) {
+            return Poll::Ready(());
+        }
+        timer.as_mut().poll(context).map(|_| ())
+    })
+    .await;
+}
