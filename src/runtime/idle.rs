@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use crossbeam::utils::{Backoff, CachePadded};
+use crossbeam::utils::Backoff;
+
+use crate::exchange::Doorbell;
 
 /// How a worker waits for work: latency against the CPU time that waiting takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,92 +125,86 @@ impl Idler {
     }
 }
 
-/// Calls sleeping workers back. Whoever makes work for others calls [`wake_all`](Self::wake_all)
-/// afterwards; while nobody sleeps that costs a fence and a load.
+/// Calls one worker out of its sleep, whichever driver put it there.
+///
+/// The worker arms its call, looks for work once more, and sleeps; whoever makes work rings the
+/// doorbell afterwards (see [`Doorbell`]).
 #[derive(Debug)]
-pub struct Wakers {
-    /// One bit a worker: it is about to sleep, or sleeps.
-    armed: CachePadded<[AtomicU64; ARMED_WORDS]>,
-    slots: Box<[Mutex<Option<Waker>>]>,
+pub(crate) struct Call {
+    bell: Doorbell,
+    line: Arc<Mutex<Line>>,
 }
 
-const ARMED_WORDS: usize = crate::limits::SHARD_COUNT_MAX.div_ceil(64);
+#[derive(Debug, Default)]
+struct Line {
+    waker: Option<Waker>,
+    called: bool,
+}
 
-impl Wakers {
-    pub(crate) fn new(worker_count: usize) -> Wakers {
-        Wakers {
-            armed: CachePadded::default(),
-            slots: (0..worker_count).map(|_| Mutex::new(None)).collect(),
-        }
-    }
-
-    /// Calls every worker that sleeps. What was made visible before is seen by their next step.
-    #[inline]
-    pub fn wake_all(&self) {
-        // Pairs with the fence in `arm`: either we see the bit, or that worker's last look before
-        // it sleeps sees what we made visible before.
-        fence(Ordering::SeqCst);
-        for (index, word) in self.armed.iter().enumerate() {
-            // Relaxed: the fence above orders it.
-            if word.load(Ordering::Relaxed) != 0 {
-                self.wake_word(index);
+impl Call {
+    pub(crate) fn new() -> Call {
+        let line = Arc::new(Mutex::new(Line::default()));
+        let bell = Doorbell::new({
+            let line = Arc::clone(&line);
+            move || {
+                let mut line = lock(&line);
+                line.called = true;
+                // By reference and under the lock: a worker's waker is dropped by itself only.
+                if let Some(waker) = &line.waker {
+                    waker.wake_by_ref();
+                }
             }
-        }
+        });
+        Call { bell, line }
     }
 
-    #[cold]
-    fn wake_word(&self, word_index: usize) {
-        // Taking the bits makes each of them one caller's to serve. Relaxed: the slot's lock
-        // orders what matters.
-        let mut bits = self.armed[word_index].swap(0, Ordering::Relaxed);
-        while bits != 0 {
-            let worker = word_index * 64 + bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            let slot = self.slots[worker].lock().unwrap_or_else(PoisonError::into_inner);
-            // By reference and under the lock: a worker's waker is dropped by itself only.
-            if let Some(waker) = slot.as_ref() {
-                waker.wake_by_ref();
-            }
-        }
+    /// What others ring.
+    pub(crate) fn bell(&self) -> &Doorbell {
+        &self.bell
     }
 
-    /// From here on `waker` is woken by whoever makes work, until [`disarm`](Self::disarm).
-    pub(crate) fn arm(&self, worker: usize, waker: &Waker) {
+    /// From here on a ring wakes `waker`, until [`disarm`](Self::disarm).
+    pub(crate) fn arm(&self, waker: &Waker) {
         {
-            let mut slot = self.slots[worker].lock().unwrap_or_else(PoisonError::into_inner);
-            if !slot.as_ref().is_some_and(|old| old.will_wake(waker)) {
-                *slot = Some(waker.clone());
+            let mut line = lock(&self.line);
+            line.called = false;
+            if !line.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+                line.waker = Some(waker.clone());
             }
         }
-        // Relaxed, ordered by the fence, which pairs with the one in `wake_all`.
-        self.armed[worker / 64].fetch_or(1 << (worker % 64), Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.bell.prepare();
     }
 
     /// The worker looks for work by itself again.
-    pub(crate) fn disarm(&self, worker: usize) {
-        self.armed[worker / 64].fetch_and(!(1 << (worker % 64)), Ordering::Relaxed);
+    pub(crate) fn disarm(&self) {
+        self.bell.awake();
     }
 
-    /// Whether `worker` has been called since it armed.
-    #[cfg_attr(not(feature = "glommio"), expect(dead_code, reason = "threads wait on a token"))]
-    pub(crate) fn is_called(&self, worker: usize) -> bool {
-        // Relaxed: the waker was woken as well, so a stale answer is asked for again.
-        self.armed[worker / 64].load(Ordering::Relaxed) & (1 << (worker % 64)) == 0
+    /// Whether it rang since it was armed.
+    #[cfg_attr(
+        not(all(feature = "glommio", target_os = "linux")),
+        expect(dead_code, reason = "threads wait for a token")
+    )]
+    pub(crate) fn is_called(&self) -> bool {
+        lock(&self.line).called
     }
 
-    /// Drops the worker's waker: on its own thread, before what it would wake is gone.
-    pub(crate) fn forget(&self, worker: usize) {
-        self.disarm(worker);
-        *self.slots[worker].lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Drops the waker: on the worker's own thread, before what it would wake is gone.
+    pub(crate) fn forget(&self) {
+        self.disarm();
+        lock(&self.line).waker = None;
     }
+}
+
+/// A panic while the lock is held leaves nothing half done.
+fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     const MAX: Duration = Duration::from_millis(1);
 
@@ -254,21 +249,25 @@ mod tests {
     }
 
     #[test]
-    fn a_call_reaches_the_armed_once_and_nobody_else() {
-        let wakers = Wakers::new(130);
-        let counts: Vec<_> = (0..130).map(|_| Arc::new(Count(AtomicUsize::new(0)))).collect();
-        wakers.wake_all();
-        for worker in [0, 63, 64, 129] {
-            wakers.arm(worker, &Waker::from(Arc::clone(&counts[worker])));
-        }
-        wakers.disarm(63);
-        wakers.wake_all();
-        wakers.wake_all();
-        let woken = |worker: usize| counts[worker].0.load(Ordering::Relaxed);
-        assert_eq!([woken(0), woken(63), woken(64), woken(129), woken(1)], [1, 0, 1, 1, 0]);
-        assert!(wakers.slots[0].lock().unwrap().is_some());
-        wakers.forget(0);
-        assert_eq!(Arc::strong_count(&counts[0]), 1, "the waker is gone");
+    fn a_ring_reaches_the_armed_once_and_nobody_else() {
+        let call = Call::new();
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let woken = || count.0.load(Ordering::Relaxed);
+        call.bell().ring();
+        let waker = Waker::from(Arc::clone(&count));
+        call.arm(&waker);
+        assert!(!call.is_called());
+        call.bell().ring();
+        call.bell().ring();
+        assert_eq!((woken(), call.is_called()), (1, true));
+        call.arm(&waker);
+        assert!(!call.is_called());
+        call.disarm();
+        call.bell().ring();
+        assert_eq!(woken(), 1);
+        call.forget();
+        drop(waker);
+        assert_eq!(Arc::strong_count(&count), 1, "the waker is gone");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //!
 //! [`start`] runs workers on pinned threads ([`RuntimeKind::Threads`]) or on io_uring executors
 //! ([`RuntimeKind::Glommio`]); a worker cannot tell the difference. Waiting is a choice
-//! ([`IdleStrategy`]); [`Wakers`] call sleeping workers back. A worker that fails or panics stops
-//! all the others, and [`Running::join`] says which and why.
+//! ([`IdleStrategy`]); the doorbells of a [`Control`] call sleeping workers back. A worker that fails
+//! or panics stops all the others, and [`Running::join`] says which and why.
 
 mod cores;
 mod idle;
@@ -25,9 +25,11 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::error::RuntimeError;
+use crate::exchange::Doorbell;
+use crate::runtime::idle::Call;
 
 pub use cores::{CoreChoice, CoreChoiceError, Placement};
-pub use idle::{IdleStrategy, IdleStrategyError, Wakers};
+pub use idle::{IdleStrategy, IdleStrategyError};
 pub use probe::{IoUring, KernelVersion};
 pub use topology::{Cpu, KERNEL_MIN, MEMLOCK_BYTES_MIN, Topology};
 
@@ -128,7 +130,7 @@ impl RuntimeKind {
 /// What the workers, their driver and whoever feeds them share: calls and the order to stop.
 #[derive(Debug)]
 pub struct Control {
-    wakers: Wakers,
+    calls: Box<[Call]>,
     stop: AtomicBool,
     first_fault: OnceLock<usize>,
 }
@@ -136,22 +138,24 @@ pub struct Control {
 impl Control {
     /// For `worker_count` workers.
     pub fn new(worker_count: usize) -> Control {
-        let wakers = Wakers::new(worker_count);
-        Control { wakers, stop: AtomicBool::new(false), first_fault: OnceLock::new() }
+        let calls = (0..worker_count).map(|_| Call::new()).collect();
+        Control { calls, stop: AtomicBool::new(false), first_fault: OnceLock::new() }
     }
 
-    /// Calls every sleeping worker; see [`Wakers::wake_all`].
-    #[inline]
-    pub fn wake_all(&self) {
-        self.wakers.wake_all();
+    /// The doorbell of one worker: ring it after making work for it.
+    ///
+    /// # Panics
+    /// When there are not so many workers.
+    pub fn doorbell(&self, worker: usize) -> Doorbell {
+        self.calls[worker].bell().clone()
     }
 
     /// Makes every worker stop at its next step, and wakes those that sleep.
     pub fn stop(&self) {
-        // Relaxed: the flag carries nothing else, and `wake_all` has the fence that keeps a
+        // Relaxed: the flag carries nothing else, and the doorbells have the fence that keeps a
         // worker from sleeping without having seen it.
         self.stop.store(true, Ordering::Relaxed);
-        self.wakers.wake_all();
+        self.calls.iter().for_each(|call| call.bell().ring());
     }
 
     /// Whether [`stop`](Self::stop) was called or a worker has failed.

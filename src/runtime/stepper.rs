@@ -48,14 +48,14 @@ impl<W: Worker> Stepper<W> {
         match catch_unwind(AssertUnwindSafe(|| self.worker.step())) {
             Ok(StepOutcome::Busy) => {
                 if self.idler.busy() {
-                    self.control.wakers.disarm(self.index);
+                    self.control.calls[self.index].disarm();
                 }
                 Turn::Again
             }
             Ok(StepOutcome::Idle) => match self.idler.idle(self.worker.park_max()) {
                 Wait::Again => Turn::Again,
                 Wait::Arm => {
-                    self.control.wakers.arm(self.index, waker);
+                    self.control.calls[self.index].arm(waker);
                     Turn::Again
                 }
                 Wait::Park(wait) => Turn::Park(wait),
@@ -74,7 +74,7 @@ impl<W: Worker> Stepper<W> {
 
     /// The sleep is over, by a call or by its time.
     pub(super) fn awake(&self) {
-        self.control.wakers.disarm(self.index);
+        self.control.calls[self.index].disarm();
     }
 
     #[cold]
@@ -98,7 +98,7 @@ impl<W: Worker> Stepper<W> {
 
     /// The worker and how it ended; call it after [`Turn::Over`].
     pub(super) fn into_ended(self) -> Ended<W> {
-        self.control.wakers.forget(self.index);
+        self.control.calls[self.index].forget();
         let Stepper { worker, end, .. } = self;
         if !matches!(end, End::Panicked(_)) {
             return Ended { worker: Some(worker), end };

@@ -126,7 +126,10 @@ impl Worker for Ring {
             return StepOutcome::Idle;
         }
         self.token.store(token + 1, Ordering::Release);
-        self.control.wake_all();
+        self.control.doorbell((self.index + 1) % self.count).ring();
+        if token + 1 == self.rounds * self.count {
+            (0..self.count).for_each(|worker| self.control.doorbell(worker).ring());
+        }
         StepOutcome::Busy
     }
 

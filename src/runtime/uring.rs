@@ -73,7 +73,7 @@ async fn park<W: Worker>(seat: &Seat<W>, wait: Duration, waker: &Waker) {
     let mut timer = pin!(glommio::timer::Timer::new(wait));
     poll_fn(|context| {
         debug_assert!(context.waker().will_wake(waker), "one task, one waker");
-        if seat.control.wakers.is_called(seat.index) {
+        if seat.control.calls[seat.index].is_called() {
             return Poll::Ready(());
         }
         timer.as_mut().poll(context).map(|_| ())
