@@ -16,3 +16,4 @@ pub mod sink;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod workload;

@@ -1,0 +1,113 @@
+//! Makes the events of one side, in arrival order, with bounded memory.
+
+use crate::event::Side;
+use crate::workload::{DISORDER_MS, Workload};
+
+/// One event of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadEvent {
+    /// The join key.
+    pub key: u64,
+    /// The event's time, in milliseconds since the epoch.
+    pub ts: i64,
+    /// The event's number within its side, which is its payload.
+    pub id: u64,
+}
+
+/// The events of one side in arrival order: an iterator of constant cost.
+///
+/// Event `i` arrives a bounded time after its turn, and turns only go forward. So a ring with one
+/// slot for each millisecond of that bound sorts them exactly: an event drops into the slot of its
+/// arrival, and a slot is emptied once the turn of the next event has passed it. Within a slot
+/// events lie in the order of their numbers, which is the tie-break that workloads define.
+///
+/// It holds the events that have had their turn and not arrived yet: 65 seconds' worth at most.
+pub struct Arrivals {
+    workload: Workload,
+    side: Side,
+    side_seed: u64,
+    event_count: u64,
+    /// The next event to drop into the ring.
+    next: u64,
+    /// The millisecond whose slot is being emptied, from the start of the workload.
+    now_ms: u64,
+    /// The place of the next event in that slot.
+    cursor: usize,
+    /// Events in the ring that have not come out yet.
+    pending: u64,
+    slots: Vec<Vec<WorkloadEvent>>,
+}
+
+impl Arrivals {
+    /// The first `event_count` events of `side`.
+    pub fn new(workload: Workload, side: Side, seed: u64, event_count: u64) -> Arrivals {
+        let delay_ms = match side {
+            Side::Left => 0,
+            Side::Right => workload.right_delay_ms,
+        };
+        let slot_count = (delay_ms + DISORDER_MS as u64).next_power_of_two() as usize;
+        Arrivals {
+            workload,
+            side,
+            side_seed: Workload::side_seed(seed, side),
+            event_count,
+            next: 0,
+            now_ms: 0,
+            cursor: 0,
+            pending: 0,
+            slots: vec![Vec::new(); slot_count],
+        }
+    }
+
+    /// Drops every event into the ring whose turn has come.
+    fn fill(&mut self) {
+        let mask = self.slots.len() - 1;
+        while self.next < self.event_count && self.workload.turn_ms(self.next) <= self.now_ms {
+            let (event, arrival_ms) = self.workload.event(self.side, self.side_seed, self.next);
+            self.slots[arrival_ms as usize & mask].push(event);
+            self.next += 1;
+            self.pending += 1;
+        }
+    }
+
+    /// Moves on to the next millisecond at which something can happen.
+    fn advance(&mut self) {
+        let slot = self.now_ms as usize & (self.slots.len() - 1);
+        self.slots[slot].clear();
+        self.cursor = 0;
+        self.now_ms = match self.pending {
+            0 => self.workload.turn_ms(self.next),
+            _ => self.now_ms + 1,
+        };
+    }
+}
+
+impl Iterator for Arrivals {
+    type Item = WorkloadEvent;
+
+    #[inline]
+    fn next(&mut self) -> Option<WorkloadEvent> {
+        loop {
+            if self.cursor == 0 {
+                self.fill();
+            }
+            let slot = self.now_ms as usize & (self.slots.len() - 1);
+            if let Some(&event) = self.slots[slot].get(self.cursor) {
+                self.cursor += 1;
+                self.pending -= 1;
+                return Some(event);
+            }
+            if self.pending == 0 && self.next == self.event_count {
+                return None;
+            }
+            self.advance();
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.event_count - self.next + self.pending) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Arrivals {}
