@@ -6,6 +6,7 @@
 //! Results go to standard output, everything else to standard error. The exit status is 0 when the
 //! work is done, 1 when it failed while running, 2 for wrong use, and 130 after Ctrl-C.
 
+mod bench;
 mod completions;
 mod console;
 mod failure;
@@ -42,6 +43,8 @@ pub struct Cli {
 pub enum Command {
     /// Joins two streams of files by key and time interval
     Join(Box<join::Args>),
+    /// Measures the join on a made workload, beside what memory alone would charge
+    Bench(bench::Args),
     /// Prints a completion script for a shell
     Completions(completions::Args),
 }
@@ -80,6 +83,7 @@ pub fn command() -> clap::Command {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Join(args) => join::run(*args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

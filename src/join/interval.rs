@@ -66,6 +66,11 @@ impl IntervalJoin {
         &self.counters
     }
 
+    /// The part of [`state_bytes`](Self::state_bytes) that a look-up by key touches at random.
+    pub fn index_bytes(&self) -> u64 {
+        todo!("landing with the state rooms")
+    }
+
     /// Bytes of state: index, arenas and pools as allocated.
     pub fn state_bytes(&self) -> u64 {
         todo!("landing with the state rooms")

@@ -4,14 +4,25 @@
 //! Events are made from integers only (module [`random`]), so any language can make the same ones
 //! and compare pair counts and checksums: see [`truth`].
 
+pub mod bench;
+mod drive;
 mod events;
 mod generate;
+mod measure;
+mod naive;
 pub mod random;
 mod reference;
+mod roofline;
+mod single;
 
+pub use drive::{Stepped, drive};
 pub use events::{Events, SideEvents, Steps, Watermarks};
 pub use generate::{Arrivals, WorkloadEvent};
+pub use measure::{CpuClock, Measured, StateSize, StepClock, StepTimes};
+pub use naive::NaiveJoin;
 pub use reference::{Outcome, sort_merge, truth};
+pub use roofline::Roofline;
+pub use single::{OutcomeSink, SingleJoin};
 
 use crate::error::SpecError;
 use crate::event::Side;

@@ -1,0 +1,198 @@
+//! Clocks and what a measured run brings back.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::workload::Outcome;
+
+/// Whose CPU time is counted. On a shared machine wall time says little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuClock {
+    /// The calling thread's.
+    Thread,
+    /// That of all threads of the process.
+    Process,
+}
+
+impl CpuClock {
+    /// Nanoseconds of CPU time so far, user and system; a system call, about 200 ns.
+    ///
+    /// # Panics
+    /// Where the operating system has no such clock (every Unix has).
+    pub fn now_ns(self) -> u64 {
+        let id = match self {
+            CpuClock::Thread => libc::CLOCK_THREAD_CPUTIME_ID,
+            CpuClock::Process => libc::CLOCK_PROCESS_CPUTIME_ID,
+        };
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is a valid timespec that lives across the call, which writes only to it.
+        let status = unsafe { libc::clock_gettime(id, &raw mut time) };
+        assert!(status == 0, "no CPU clock: {}", io::Error::last_os_error());
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+}
+
+/// The clock of single steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StepClock {
+    /// Wall time: what a caller waits, other programs' turns on the core included.
+    #[default]
+    Wall,
+    /// The thread's CPU time: what the step itself took, page faults included. Costs about 1 ns
+    /// an event in steps of 256.
+    Cpu,
+}
+
+impl StepClock {
+    #[inline]
+    pub(crate) fn start(self) -> StepStart {
+        match self {
+            StepClock::Wall => StepStart::Wall(Instant::now()),
+            StepClock::Cpu => StepStart::Cpu(CpuClock::Thread.now_ns()),
+        }
+    }
+}
+
+/// When a step began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StepStart {
+    Wall(Instant),
+    Cpu(u64),
+}
+
+impl StepStart {
+    #[inline]
+    pub(crate) fn elapsed_ns(self) -> u64 {
+        match self {
+            StepStart::Wall(start) => start.elapsed().as_nanos() as u64,
+            StepStart::Cpu(start_ns) => CpuClock::Thread.now_ns() - start_ns,
+        }
+    }
+}
+
+/// How long the steps of a run took.
+#[derive(Clone, Debug)]
+pub struct StepTimes(Histogram<u64>);
+
+/// Longer steps are counted as this long.
+const STEP_NS_MAX: u64 = 60_000_000_000;
+
+impl StepTimes {
+    /// No step yet. Three digits are kept, up to a minute.
+    pub fn new() -> StepTimes {
+        let bounds = Histogram::new_with_bounds(1, STEP_NS_MAX, 3);
+        StepTimes(bounds.expect("the bounds are constants that hdrhistogram accepts"))
+    }
+
+    /// Counts a step.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns);
+    }
+
+    /// How many steps there were.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time that this share of the steps (0 to 1) did not exceed, in ns.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        self.0.value_at_quantile(share)
+    }
+
+    /// The slowest step, in ns.
+    pub fn max_ns(&self) -> u64 {
+        self.0.max()
+    }
+}
+
+impl Default for StepTimes {
+    fn default() -> StepTimes {
+        StepTimes::new()
+    }
+}
+
+/// What a join holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateSize {
+    /// Buffered rows of both sides.
+    pub rows: u64,
+    /// Bytes of state: index, arenas and pools as allocated.
+    pub bytes: u64,
+    /// The part of them that a look-up by key touches at random.
+    pub index_bytes: u64,
+}
+
+impl StateSize {
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: StateSize) -> StateSize {
+        StateSize {
+            rows: self.rows.max(other.rows),
+            bytes: self.bytes.max(other.bytes),
+            index_bytes: self.index_bytes.max(other.index_bytes),
+        }
+    }
+}
+
+/// What one run of a workload took and gave.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Pairs and their checksum.
+    pub outcome: Outcome,
+    /// Rows that came out alone: padded, semi, anti.
+    pub singles: u64,
+    /// Events of both sides.
+    pub events: u64,
+    /// From the first event to the last one's pairs.
+    pub wall: Duration,
+    /// CPU time of the same.
+    pub cpu_ns: u64,
+    /// CPU time of the end of input: what is left is freed. Not part of `cpu_ns`.
+    pub finish_cpu_ns: u64,
+    /// Step by step.
+    pub steps: StepTimes,
+    /// The largest state that was seen.
+    pub peak: StateSize,
+}
+
+impl Measured {
+    /// CPU nanoseconds an event.
+    pub fn cpu_ns_per_event(&self) -> f64 {
+        self.cpu_ns as f64 / self.events.max(1) as f64
+    }
+
+    /// Wall nanoseconds an event.
+    pub fn wall_ns_per_event(&self) -> f64 {
+        self.wall.as_nanos() as f64 / self.events.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_clocks_count_work_and_the_process_counts_all_threads() {
+        let (thread, process) = (CpuClock::Thread.now_ns(), CpuClock::Process.now_ns());
+        let spin = || {
+            let start = CpuClock::Thread.now_ns();
+            while CpuClock::Thread.now_ns() < start + 20_000_000 {}
+        };
+        std::thread::spawn(spin).join().unwrap();
+        assert!(CpuClock::Thread.now_ns() - thread < 15_000_000);
+        assert!(CpuClock::Process.now_ns() - process >= 20_000_000);
+    }
+
+    #[test]
+    fn steps_over_the_histogram_are_kept_at_its_end() {
+        let mut steps = StepTimes::new();
+        steps.record(1_000);
+        steps.record(u64::MAX);
+        assert_eq!(steps.count(), 2);
+        assert!(steps.max_ns() >= STEP_NS_MAX);
+        assert!((1_000..1_001).contains(&steps.quantile_ns(0.5)));
+    }
+}

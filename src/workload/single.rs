@@ -1,0 +1,111 @@
+//! Our own join in the caller's thread: the operator that a shard runs, without the engine.
+
+use std::ops::Range;
+
+use crate::error::{JoinError, SpecError};
+use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
+use crate::join::{Emit, IntervalJoin, JoinKind};
+use crate::limits::{BATCH_EVENTS_MAX, Limits};
+use crate::workload::{Events, Outcome, StateSize, Stepped, Watermarks, Workload};
+
+/// Counts pairs and sums their checksum, from the ids in the rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OutcomeSink {
+    /// What came out in pairs.
+    pub outcome: Outcome,
+    /// What came out alone.
+    pub singles: u64,
+}
+
+impl Emit for OutcomeSink {
+    #[inline]
+    fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
+        self.outcome.add(row_id(left.row), row_id(right.row));
+    }
+
+    fn single(&mut self, _side: Side, _event: Event<'_>) {
+        self.singles += 1;
+    }
+}
+
+/// The id in a workload's payload; a row of another length would spoil the checksum, not panic.
+#[inline]
+fn row_id(row: &[u8]) -> u64 {
+    row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Rows to free at a time; the steps go on until none is left to do.
+const WORK_ROWS: usize = 4 * BATCH_EVENTS_MAX;
+
+/// [`IntervalJoin`] over a workload. Filling the batches from the columns is part of each step.
+pub struct SingleJoin {
+    join: IntervalJoin,
+    hasher: KeyHasher,
+    batch: EventBatch,
+    out: OutcomeSink,
+}
+
+impl SingleJoin {
+    /// An empty join of that kind, without a bound on state.
+    ///
+    /// # Errors
+    /// [`SpecError`] when the workload's interval is not one.
+    pub fn new(workload: &Workload, kind: JoinKind) -> Result<SingleJoin, SpecError> {
+        let hasher = KeyHasher::random(KeyKind::Int);
+        let spec = workload.built_spec(kind)?;
+        Ok(SingleJoin {
+            join: IntervalJoin::new(spec, hasher.clone(), Limits::UNBOUNDED),
+            hasher,
+            batch: EventBatch::with_capacity(
+                Side::Left,
+                BATCH_EVENTS_MAX,
+                BATCH_EVENTS_MAX * size_of::<u64>(),
+            ),
+            out: OutcomeSink::default(),
+        })
+    }
+
+    /// The join itself: for its counters.
+    pub fn join(&self) -> &IntervalJoin {
+        &self.join
+    }
+}
+
+impl Stepped for SingleJoin {
+    fn step(
+        &mut self,
+        events: &Events,
+        side: Side,
+        range: Range<usize>,
+        watermarks: &Watermarks,
+    ) -> Result<(), JoinError> {
+        events.side(side).fill(&mut self.batch, &self.hasher, side, range);
+        self.join.on_batch(&self.batch, &mut self.out)?;
+        self.join.advance(watermarks.side(Side::Left), watermarks.side(Side::Right));
+        while self.join.work(WORK_ROWS, &mut self.out) {}
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), JoinError> {
+        self.join.finish();
+        while self.join.work(WORK_ROWS, &mut self.out) {}
+        self.join.counters().check()
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.out.outcome
+    }
+
+    fn singles(&self) -> u64 {
+        self.out.singles
+    }
+
+    fn state(&self) -> StateSize {
+        let counters = self.join.counters();
+        StateSize {
+            rows: Side::BOTH.iter().map(|&side| counters.side(side).buffered()).sum(),
+            bytes: self.join.state_bytes(),
+            index_bytes: self.join.index_bytes(),
+        }
+    }
+}
