@@ -13,6 +13,7 @@ mod failure;
 mod join;
 mod os;
 mod text;
+mod r#gen;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ pub enum Command {
     Join(Box<join::Args>),
     /// Measures the join on a made workload, beside what memory alone would charge
     Bench(bench::Args),
+    /// Writes a made workload as two files
+    Gen(r#gen::Args),
     /// Prints a completion script for a shell
     Completions(completions::Args),
 }
@@ -84,6 +87,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Join(args) => join::run(*args),
         Command::Bench(args) => bench::run(&args),
+        Command::Gen(args) => r#gen::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }
