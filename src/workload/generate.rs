@@ -36,6 +36,8 @@ pub struct Arrivals {
     /// Events in the ring that have not come out yet.
     pending: u64,
     slots: Vec<Vec<WorkloadEvent>>,
+    /// One bit a slot: whether it holds events.
+    occupied: Vec<u64>,
 }
 
 impl Arrivals {
@@ -56,6 +58,7 @@ impl Arrivals {
             cursor: 0,
             pending: 0,
             slots: vec![Vec::new(); slot_count],
+            occupied: vec![0; slot_count.div_ceil(64)],
         }
     }
 
@@ -64,21 +67,38 @@ impl Arrivals {
         let mask = self.slots.len() - 1;
         while self.next < self.event_count && self.workload.turn_ms(self.next) <= self.now_ms {
             let (event, arrival_ms) = self.workload.event(self.side, self.side_seed, self.next);
-            self.slots[arrival_ms as usize & mask].push(event);
+            let slot = arrival_ms as usize & mask;
+            self.slots[slot].push(event);
+            self.occupied[slot / 64] |= 1 << (slot % 64);
             self.next += 1;
             self.pending += 1;
         }
     }
 
-    /// Moves on to the next millisecond at which something can happen.
+    /// Moves on to the next millisecond at which an event arrives or has its turn. There is one.
     fn advance(&mut self) {
         let slot = self.now_ms as usize & (self.slots.len() - 1);
         self.slots[slot].clear();
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
         self.cursor = 0;
-        self.now_ms = match self.pending {
-            0 => self.workload.turn_ms(self.next),
-            _ => self.now_ms + 1,
-        };
+        let arrival_ms = if self.pending == 0 { u64::MAX } else { self.next_arrival_ms(slot) };
+        let more = self.next < self.event_count;
+        let turn_ms = if more { self.workload.turn_ms(self.next) } else { u64::MAX };
+        self.now_ms = arrival_ms.min(turn_ms);
+    }
+
+    /// When the first event in the ring arrives; `slot` is now's, and it is empty.
+    fn next_arrival_ms(&self, slot: usize) -> u64 {
+        // Words are looked at whole: the rest of now's, then all others in turn, and now's again.
+        let word_count = self.occupied.len();
+        let mut word = slot / 64;
+        let mut bits = self.occupied[word] & (u64::MAX << (slot % 64));
+        while bits == 0 {
+            word = (word + 1) % word_count;
+            bits = self.occupied[word];
+        }
+        let found = word * 64 + bits.trailing_zeros() as usize;
+        self.now_ms + (found.wrapping_sub(slot) & (self.slots.len() - 1)) as u64
     }
 }
 

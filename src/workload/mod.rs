@@ -161,8 +161,10 @@ impl Workload {
     /// Milliseconds from [`START_MS`] to the turn of event `i`.
     #[inline]
     fn turn_ms(&self, i: u64) -> u64 {
-        // Exact for every i: the product of two u64 does not fit one.
-        (u128::from(i) * 1_000 / u128::from(self.rate)) as u64
+        match i.checked_mul(1_000) {
+            Some(scaled) => scaled / self.rate,
+            None => (u128::from(i) * 1_000 / u128::from(self.rate)) as u64,
+        }
     }
 
     /// Event `i` of a side, and when it arrives: milliseconds from [`START_MS`].
