@@ -80,6 +80,8 @@ pub enum SpecError {
     UnboundedWithoutLimit,
     /// A choice among matches goes with `inner` and `left` joins only.
     MatchKind,
+    /// The operator emits all matches; a choice among them needs another.
+    ChoiceUnsupported,
 }
 
 impl fmt::Display for SpecError {
@@ -93,6 +95,9 @@ impl fmt::Display for SpecError {
                 f,
                 "the interval has no end, so nothing would ever be freed; bound the state or the interval"
             ),
+            SpecError::ChoiceUnsupported => {
+                write!(f, "this operator emits all matches; choose `all`")
+            }
             SpecError::MatchKind => {
                 write!(f, "a choice among matches goes with inner, left, semi and anti joins only")
             }

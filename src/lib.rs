@@ -9,6 +9,7 @@ pub mod join;
 pub mod limits;
 pub mod runtime;
 pub mod shard;
+pub mod state;
 pub mod time;
 
 #[cfg(feature = "cli")]

@@ -1,9 +1,12 @@
 //! The interval join operator.
 
-use crate::error::JoinError;
-use crate::event::{EventBatch, KeyHasher};
-use crate::join::{Counters, Emit, JoinSpec};
-use crate::limits::Limits;
+use crate::error::{JoinError, SpecError};
+use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
+use crate::join::visit::PairVisit;
+use crate::join::{Counters, Emit, JoinSpec, MatchChoice};
+use crate::limits::{BATCH_EVENTS_MAX, Limits};
+use crate::state::{BatchStats, Class, Filter, Layout, Probe, Simd, State};
+use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
 
 /// An interval join of one shard: state of both sides, clocks, counts. No thread, clock or IO.
 ///
@@ -12,48 +15,134 @@ use crate::limits::Limits;
 /// everything done that those watermarks demand.
 pub struct IntervalJoin {
     spec: JoinSpec,
+    hasher: KeyHasher,
+    limits: Limits,
+    state: State,
     counters: Counters,
+    /// By [`Side::index`].
+    watermarks: [i64; 2],
+    /// Everything is to be freed, once.
+    flushing: bool,
+    classes: Vec<Class>,
 }
 
 impl IntervalJoin {
-    /// An operator with empty state. `hasher` is the one that made the batches' key values.
-    pub fn new(spec: JoinSpec, hasher: KeyHasher, limits: Limits) -> IntervalJoin {
-        let _ = (hasher, limits);
-        IntervalJoin { spec, counters: Counters::default() }
+    /// An operator with empty state. `hasher` is the one that makes the batches' key values.
+    ///
+    /// # Errors
+    /// [`SpecError::ChoiceUnsupported`]: this operator emits all matches.
+    pub fn new(
+        spec: JoinSpec,
+        hasher: KeyHasher,
+        limits: Limits,
+    ) -> Result<IntervalJoin, SpecError> {
+        IntervalJoin::with_simd(spec, hasher, limits, Simd::detect())
+    }
+
+    /// As [`new`](Self::new), with a given instruction set; where the machine has not got it, the
+    /// best it has.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_simd(
+        spec: JoinSpec,
+        hasher: KeyHasher,
+        limits: Limits,
+        simd: Simd,
+    ) -> Result<IntervalJoin, SpecError> {
+        if spec.choice() != MatchChoice::All {
+            return Err(SpecError::ChoiceUnsupported);
+        }
+        let layout = Layout {
+            filter: Filter::new(simd).unwrap_or_else(Filter::detect),
+            expires: Side::BOTH.map(|side| spec.kind().emits_unmatched(side)),
+            ..Layout::for_interval(spec.interval(), spec.lateness().allowed)
+        };
+        Ok(IntervalJoin {
+            spec,
+            hasher,
+            limits,
+            state: State::new(layout),
+            counters: Counters::default(),
+            watermarks: [WATERMARK_START; 2],
+            flushing: false,
+            classes: Vec::new(),
+        })
     }
 
     /// Matches a batch with the other side's state, emits, and keeps what may still match.
     ///
     /// # Errors
-    /// [`JoinError`] for a late event under `LatePolicy::Fail` and for state over its bound.
+    /// [`JoinError`] for a late event under `LatePolicy::Fail` and for state over its bound. The
+    /// operator must not be used any more then.
     pub fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
-        let _ = (batch, out);
-        todo!("landing with the state rooms")
+        let count = batch.len() as u64;
+        self.counters.sides[batch.side().index()].rows += count;
+        match batch.kind {
+            BatchKind::NullKey => {
+                self.on_null_keys(batch, out);
+                return Ok(());
+            }
+            BatchKind::Late => {
+                let lag_of = |index: usize| batch.lags().get(index).copied().unwrap_or(0);
+                self.classify(batch, |index, _| Some(lag_of(index)), out)?;
+            }
+            BatchKind::Keyed => self.judge(batch, out)?,
+        }
+        self.check_state(batch)?;
+        self.join(batch, out)
     }
 
     /// Applies both sides' watermarks (smaller ones than before are ignored). What they free comes
     /// out of the following calls of [`work`](Self::work).
     pub fn advance(&mut self, left: i64, right: i64) {
-        let _ = (left, right);
-        todo!("landing with the state rooms")
+        self.watermarks[0] = self.watermarks[0].max(left);
+        self.watermarks[1] = self.watermarks[1].max(right);
     }
 
-    /// All input has ended: everything left is freed by the following calls of
-    /// [`work`](Self::work). Events that arrive afterwards are late.
+    /// All input has ended: both watermarks are at their end, and everything left is freed by the
+    /// following calls of [`work`](Self::work). An event that arrives afterwards is late, unless
+    /// its time is `i64::MAX`.
     pub fn finish(&mut self) {
-        todo!("landing with the state rooms")
+        self.watermarks = [WATERMARK_END; 2];
+        self.flushing = true;
     }
 
     /// Frees and pads rows that the watermarks have passed, about `budget` of them at the most.
     /// Returns whether more is left to do.
     pub fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
-        let _ = (budget, out);
-        todo!("landing with the state rooms")
+        let floors = Side::BOTH.map(|side| self.floor(side));
+        let IntervalJoin { spec, hasher, state, counters, flushing, .. } = self;
+        let ends = Side::BOTH.map(|side| {
+            i128::from(spec.interval().seen_from(side).hi()) + i128::from(spec.lateness().allowed)
+        });
+        let more =
+            state.expire((!*flushing).then_some(floors), ends, budget, |side, key, ts, stored| {
+                counters.sides[side.index()].singles += 1;
+                out.single(side, event_of(hasher, key, ts, stored));
+            });
+        if more {
+            return true;
+        }
+        for side in Side::BOTH {
+            let freed = if *flushing {
+                state.retire_all(side)
+            } else {
+                state.retire(side, floors[side.index()])
+            };
+            counters.sides[side.index()].freed += freed;
+        }
+        *flushing = false;
+        false
     }
 
     /// No result with a smaller time will follow, once [`work`](Self::work) has returned `false`.
     pub fn output_watermark(&self) -> i64 {
-        todo!("landing with the state rooms")
+        let merged = self.watermarks[0].min(self.watermarks[1]);
+        if merged == WATERMARK_END {
+            return WATERMARK_END;
+        }
+        merged.saturating_sub(self.spec.output_hold_back())
     }
 
     /// What was joined, and how.
@@ -66,13 +155,150 @@ impl IntervalJoin {
         &self.counters
     }
 
-    /// The part of [`state_bytes`](Self::state_bytes) that a look-up by key touches at random.
-    pub fn index_bytes(&self) -> u64 {
-        todo!("landing with the state rooms")
+    /// The watermarks that were applied last, left and right.
+    pub fn watermarks(&self) -> [i64; 2] {
+        self.watermarks
+    }
+
+    /// Rows in state, of both sides.
+    pub fn state_rows(&self) -> u64 {
+        self.state.row_count()
     }
 
     /// Bytes of state: index, arenas and pools as allocated.
     pub fn state_bytes(&self) -> u64 {
-        todo!("landing with the state rooms")
+        self.state.bytes() as u64
+    }
+
+    /// The part of [`state_bytes`](Self::state_bytes) that a look-up by key touches at random.
+    pub fn index_bytes(&self) -> u64 {
+        self.state.index_bytes() as u64
+    }
+
+    /// The watermark that frees rows of `side`.
+    fn freeing_watermark(&self, side: Side) -> i64 {
+        match self.spec.lateness().clock {
+            LatenessClock::Merged => self.watermarks[0].min(self.watermarks[1]),
+            LatenessClock::Own => self.watermarks[side.other().index()],
+        }
+    }
+
+    /// The smallest time that a row of `side` may have and still be kept.
+    fn floor(&self, side: Side) -> i64 {
+        self.spec.retained_from(side, self.freeing_watermark(side))
+    }
+
+    fn on_null_keys<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) {
+        let side = batch.side();
+        let counters = &mut self.counters.sides[side.index()];
+        counters.null_key += batch.len() as u64;
+        if self.spec.kind().emits_unmatched(side) {
+            counters.singles += batch.len() as u64;
+            for index in 0..batch.len() {
+                out.single(side, batch.event(index, &self.hasher));
+            }
+        }
+    }
+
+    /// Judges lateness here, where the spec's clock is the merged watermark.
+    fn judge<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
+        self.classes.clear();
+        let lateness = self.spec.lateness();
+        if lateness.clock == LatenessClock::Merged {
+            let threshold = lateness.threshold(self.watermarks[0].min(self.watermarks[1]));
+            let earliest = batch.timestamps().iter().copied().min().unwrap_or(i64::MAX);
+            if earliest < threshold {
+                let lag_of = |_, ts| (ts < threshold).then(|| threshold.saturating_sub(ts));
+                return self.classify(batch, lag_of, out);
+            }
+        }
+        self.counters.sides[batch.side().index()].on_time += batch.len() as u64;
+        Ok(())
+    }
+
+    /// Notes for every event whether it is late, and does what the policy says.
+    fn classify<E: Emit>(
+        &mut self,
+        batch: &EventBatch,
+        lag_of: impl Fn(usize, i64) -> Option<i64>,
+        out: &mut E,
+    ) -> Result<(), JoinError> {
+        let side = batch.side();
+        let counters = &mut self.counters.sides[side.index()];
+        self.classes.clear();
+        for (index, &ts) in batch.timestamps().iter().enumerate() {
+            let Some(lag) = lag_of(index, ts) else {
+                counters.on_time += 1;
+                self.classes.push(Class::OnTime);
+                continue;
+            };
+            counters.late += 1;
+            self.classes.push(match self.spec.lateness().policy {
+                LatePolicy::Drop => Class::Skip,
+                LatePolicy::Output => {
+                    out.late(side, batch.event(index, &self.hasher), lag);
+                    Class::Skip
+                }
+                LatePolicy::Join => Class::Late,
+                LatePolicy::Fail => return Err(JoinError::Late { side, ts, lag }),
+            });
+        }
+        Ok(())
+    }
+
+    fn check_state(&self, batch: &EventBatch) -> Result<(), JoinError> {
+        let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
+        let bytes = self.state_bytes() + batch.row_bytes() as u64;
+        if bytes > bytes_max { Err(JoinError::StateFull { bytes, bytes_max }) } else { Ok(()) }
+    }
+
+    fn join<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
+        let side = batch.side();
+        let probe = Probe {
+            interval: self.spec.interval().seen_from(side),
+            partner_floor: self.floor(side.other()),
+            own_floor: self.floor(side),
+        };
+        let mut visit = PairVisit::new(self.spec.kind(), &self.hasher, batch, out);
+        let mut start = 0;
+        while start < batch.len() {
+            let end = batch.len().min(start + BATCH_EVENTS_MAX);
+            let stats = self.state.join_batch(batch, start..end, &self.classes, probe, &mut visit);
+            match stats {
+                Ok(stats) => count(&mut self.counters, side, &stats),
+                Err(_) => {
+                    let bytes = self.state.bytes() as u64;
+                    return Err(JoinError::StateFull { bytes, bytes_max: bytes });
+                }
+            }
+            start = end;
+        }
+        for (side, singles) in Side::BOTH.into_iter().zip(visit.singles()) {
+            self.counters.sides[side.index()].singles += singles;
+        }
+        Ok(())
+    }
+}
+
+fn count(counters: &mut Counters, side: Side, stats: &BatchStats) {
+    counters.pairs += stats.pairs;
+    let own = &mut counters.sides[side.index()];
+    own.stored += stats.stored;
+    own.matched += stats.matched;
+    own.late_matched += stats.late_matched;
+    let other = &mut counters.sides[side.other().index()];
+    other.matched += stats.partners_matched;
+    other.late_matched += stats.late_partners_matched;
+}
+
+/// An event out of state, as a sink sees it.
+#[inline]
+pub(super) fn event_of<'a>(hasher: &KeyHasher, key: u64, ts: i64, stored: &'a [u8]) -> Event<'a> {
+    match hasher.kind() {
+        KeyKind::Int => Event { key: Key::Int(hasher.unmix_int(key)), ts, row: stored },
+        KeyKind::Bytes => {
+            let (key, row) = split_keyed_row(stored);
+            Event { key: Key::Bytes(key), ts, row }
+        }
     }
 }

@@ -8,6 +8,7 @@ mod emit;
 mod interval;
 pub mod oracle;
 mod spec;
+mod visit;
 
 pub use counters::{Counters, SideCounters};
 pub use emit::{Emit, Sink, SinkError};

@@ -1,0 +1,238 @@
+//! Memory of one side's runs: chunks that are numbered, pooled and never freed under a handle.
+//!
+//! A [`Handle`] is a chunk's number and a place in it, 32 bits in all. When a bucket is retired its
+//! chunks go back to a pool at once, and their numbers are marked dead: whoever still holds a
+//! handle sees that by one look at a table of 2 KiB, without touching the memory. A number is used
+//! again only after a *cleaning round* has passed over everything that may hold a handle
+//! (`clean.rs`), so a handle can never reach memory that has changed hands.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::VecDeque;
+use std::ptr::{self, NonNull};
+
+/// Handles count in units of so many bytes.
+const UNIT_BYTES: usize = 16;
+const UNIT_BITS: u32 = 21;
+/// Chunk numbers there are; 0 is nobody's, so that handle 0 means "none".
+pub(crate) const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
+
+/// The smallest chunk: a page.
+const CHUNK_BYTES_MIN: usize = 4096;
+/// The largest: what a handle's place reaches.
+pub(crate) const CHUNK_BYTES_MAX: usize = UNIT_BYTES << UNIT_BITS;
+const CLASS_COUNT: usize = (CHUNK_BYTES_MAX / CHUNK_BYTES_MIN).ilog2() as usize + 1;
+/// Chunks from this size on are aligned to it and ask for huge pages.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Bytes that the pool may keep beyond what is in use.
+const POOL_SLACK_BYTES: usize = 8 << 20;
+
+const _: () = assert!(super::run::CAPACITY_LOG2_MAX <= 16);
+const _: () = assert!(CHUNK_BYTES_MAX > (20 << super::run::CAPACITY_LOG2_MAX) + 64);
+
+/// Where a run stands: chunk number and place. 0 is "nowhere".
+pub(crate) type Handle = u32;
+
+/// The chunk number of a handle.
+#[inline]
+pub(crate) fn chunk_of(handle: Handle) -> usize {
+    (handle >> UNIT_BITS) as usize
+}
+
+/// A piece of memory with a number while it is in use.
+pub(crate) struct Chunk {
+    pub(crate) number: u16,
+    class: u8,
+    memory: NonNull<u8>,
+    /// Bytes handed out, from the start.
+    pub(crate) used: usize,
+}
+
+impl Chunk {
+    fn bytes(&self) -> usize {
+        CHUNK_BYTES_MIN << self.class
+    }
+
+    /// Room for `bytes` (a multiple of 16) more, as a handle and an address; `None` when full.
+    #[inline]
+    pub(crate) fn allocate(&mut self, bytes: usize) -> Option<(Handle, *mut u8)> {
+        debug_assert_eq!(bytes % UNIT_BYTES, 0);
+        let start = self.used;
+        if start + bytes > self.bytes() {
+            return None;
+        }
+        self.used = start + bytes;
+        let handle = u32::from(self.number) << UNIT_BITS | (start / UNIT_BYTES) as u32;
+        // SAFETY: `start` is within the chunk's memory.
+        Some((handle, unsafe { self.memory.as_ptr().add(start) }))
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+}
+
+/// The chunks of one side.
+pub(crate) struct Arena {
+    live: Box<[bool; CHUNK_NUMBERS]>,
+    bases: Box<[*mut u8; CHUNK_NUMBERS]>,
+    /// The bucket that each live chunk belongs to.
+    buckets: Box<[i64; CHUNK_NUMBERS]>,
+    free_numbers: VecDeque<u16>,
+    /// Numbers retired since the current cleaning round began, and before it.
+    retired: Vec<u16>,
+    in_round: Vec<u16>,
+    pool: [Vec<NonNull<u8>>; CLASS_COUNT],
+    bytes_used: usize,
+    bytes_pooled: usize,
+}
+
+// SAFETY: the arena owns its memory; nothing in it is tied to a thread.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    pub(crate) fn new() -> Arena {
+        Arena {
+            live: Box::new([false; CHUNK_NUMBERS]),
+            bases: Box::new([ptr::null_mut(); CHUNK_NUMBERS]),
+            buckets: Box::new([0; CHUNK_NUMBERS]),
+            free_numbers: (1..CHUNK_NUMBERS as u16).collect(),
+            retired: Vec::with_capacity(CHUNK_NUMBERS),
+            in_round: Vec::with_capacity(CHUNK_NUMBERS),
+            pool: [const { Vec::new() }; CLASS_COUNT],
+            bytes_used: 0,
+            bytes_pooled: 0,
+        }
+    }
+
+    /// Whether a handle leads to a run: it is not 0 and its bucket is not retired.
+    #[inline]
+    pub(crate) fn is_live(&self, handle: Handle) -> bool {
+        self.live[chunk_of(handle)]
+    }
+
+    /// The bucket of a live handle.
+    #[inline]
+    pub(crate) fn bucket_of(&self, handle: Handle) -> i64 {
+        self.buckets[chunk_of(handle)]
+    }
+
+    /// The bucket of a chunk, if it is live.
+    pub(crate) fn bucket_of_chunk(&self, number: usize) -> Option<i64> {
+        self.live[number].then(|| self.buckets[number])
+    }
+
+    /// The address of a live handle.
+    #[inline]
+    pub(crate) fn address(&self, handle: Handle) -> *mut u8 {
+        let offset = (handle as usize & ((1 << UNIT_BITS) - 1)) * UNIT_BYTES;
+        self.bases[chunk_of(handle)].wrapping_add(offset)
+    }
+
+    /// Bytes of chunks in use and in the pool.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes_used + self.bytes_pooled
+    }
+
+    pub(crate) fn free_number_count(&self) -> usize {
+        self.free_numbers.len()
+    }
+
+    pub(crate) fn live_number_count(&self) -> usize {
+        CHUNK_NUMBERS - 1 - self.free_numbers.len() - self.retired.len() - self.in_round.len()
+    }
+
+    /// A chunk of at least `bytes` for `bucket`; `None` when no number is free.
+    pub(crate) fn take(&mut self, bytes: usize, bucket: i64) -> Option<Chunk> {
+        let bytes = bytes.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).next_power_of_two();
+        let class = (bytes / CHUNK_BYTES_MIN).ilog2() as usize;
+        let number = self.free_numbers.pop_front()?;
+        let memory = match self.pool[class].pop() {
+            Some(memory) => {
+                self.bytes_pooled -= bytes;
+                memory
+            }
+            None => allocate_chunk(bytes),
+        };
+        self.bytes_used += bytes;
+        self.live[usize::from(number)] = true;
+        self.bases[usize::from(number)] = memory.as_ptr();
+        self.buckets[usize::from(number)] = bucket;
+        Some(Chunk { number, class: class as u8, memory, used: 0 })
+    }
+
+    /// Takes a chunk back. Handles into it are dead from here on.
+    pub(crate) fn give_back(&mut self, chunk: &Chunk) {
+        let number = usize::from(chunk.number);
+        self.live[number] = false;
+        self.bases[number] = ptr::null_mut();
+        self.retired.push(chunk.number);
+        let bytes = chunk.bytes();
+        self.bytes_used -= bytes;
+        if self.bytes_pooled + bytes > self.bytes_used + POOL_SLACK_BYTES {
+            free_chunk(chunk.memory, bytes);
+        } else {
+            self.bytes_pooled += bytes;
+            self.pool[usize::from(chunk.class)].push(chunk.memory);
+        }
+    }
+
+    /// Renumbers the bucket of a live chunk, when buckets are made wider.
+    pub(crate) fn set_bucket(&mut self, chunk: &Chunk, bucket: i64) {
+        self.buckets[usize::from(chunk.number)] = bucket;
+    }
+
+    /// A cleaning round begins: numbers retired before it are freed at its end.
+    pub(crate) fn begin_round(&mut self) {
+        debug_assert!(self.in_round.is_empty());
+        std::mem::swap(&mut self.retired, &mut self.in_round);
+    }
+
+    /// The round has passed over every place that may hold a handle.
+    pub(crate) fn end_round(&mut self) {
+        self.free_numbers.extend(self.in_round.drain(..));
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for (class, pool) in self.pool.iter_mut().enumerate() {
+            for memory in pool.drain(..) {
+                free_chunk(memory, CHUNK_BYTES_MIN << class);
+            }
+        }
+    }
+}
+
+fn chunk_layout(bytes: usize) -> Layout {
+    let align = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { CHUNK_BYTES_MIN };
+    // Both are powers of two and small: the layout cannot be refused.
+    Layout::from_size_align(bytes, align).unwrap_or(Layout::new::<[u8; CHUNK_BYTES_MIN]>())
+}
+
+fn allocate_chunk(bytes: usize) -> NonNull<u8> {
+    let layout = chunk_layout(bytes);
+    // SAFETY: the layout's size is not zero.
+    let memory = unsafe { alloc(layout) };
+    let Some(memory) = NonNull::new(memory) else { std::alloc::handle_alloc_error(layout) };
+    if bytes >= HUGE_PAGE_BYTES {
+        advise_huge_pages(memory.as_ptr(), bytes);
+    }
+    memory
+}
+
+fn free_chunk(memory: NonNull<u8>, bytes: usize) {
+    // SAFETY: the memory came from `allocate_chunk` with the same size, hence the same layout.
+    unsafe { dealloc(memory.as_ptr(), chunk_layout(bytes)) }
+}
+
+/// Asks the kernel to back `bytes` at `address` with huge pages; without them every line of a large
+/// table costs a walk of the page table as well.
+pub(crate) fn advise_huge_pages(address: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the range is ours; the advice changes no content, and a refusal changes nothing.
+    unsafe {
+        libc::madvise(address.cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (address, bytes);
+}

@@ -1,0 +1,32 @@
+//! The filter on AVX-512: eight timestamps at once, the last few masked.
+
+use std::arch::x86_64::{
+    _mm256_add_epi32, _mm256_maskz_compress_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
+    _mm256_storeu_si256, _mm512_mask_cmple_epi64_mask, _mm512_maskz_loadu_epi64, _mm512_set1_epi64,
+};
+
+/// See [`super::Select`].
+///
+/// # Safety
+/// As for [`super::Select`]; the processor has AVX-512F and AVX-512VL.
+#[target_feature(enable = "avx512f,avx512vl")]
+pub(super) unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
+    let (first, last) = (_mm512_set1_epi64(lo), _mm512_set1_epi64(hi));
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let (mut hits, mut index) = (0, 0);
+    while index < len {
+        let left = len - index;
+        let valid = if left >= 8 { 0xFF } else { (1u8 << left) - 1 };
+        // SAFETY: only the lanes of `valid` are read, and those lie within `len`.
+        let eight = unsafe { _mm512_maskz_loadu_epi64(valid, ts.add(index)) };
+        let inside = _mm512_mask_cmple_epi64_mask(valid, first, eight);
+        let inside = _mm512_mask_cmple_epi64_mask(inside, eight, last);
+        let indices = _mm256_add_epi32(lanes, _mm256_set1_epi32(index as i32));
+        let indices = _mm256_maskz_compress_epi32(inside, indices);
+        // SAFETY: `hits <= index`, so eight more lie within `len + SELECT_SLACK`.
+        unsafe { _mm256_storeu_si256(out.add(hits).cast(), indices) };
+        hits += inside.count_ones() as usize;
+        index += 8;
+    }
+    hits
+}

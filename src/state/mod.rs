@@ -1,0 +1,182 @@
+//! Buffered events of both sides: insert, probe, retire. Knows nothing of join kinds or threads.
+//!
+//! Per event this is one look at the index line of its key, which holds the newest runs of both
+//! sides; one look at the other side's runs; one append to its own. [`State::join_batch`] does
+//! each of these for a whole batch before the next, asking for memory a phase ahead:
+//!
+//! 1. ask for the index lines;
+//! 2. find the keys; what is new on both sides is inserted at once, for the rest ask for the runs;
+//! 3. probe the other side's runs, hand over the partners, append to our own.
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | `filter` | which timestamps lie in a range (SIMD) |
+//! | `run` | the events of one key in one bucket: columns in raw memory |
+//! | `arena` | numbered chunks of memory, and when a number may be used again |
+//! | `ring` | the time buckets of a side |
+//! | `index` | key -> newest runs |
+//! | `expiry` | rows that come out when they are freed |
+//! | `clean` | the rounds after which chunk numbers are used again |
+
+mod arena;
+mod clean;
+mod expiry;
+mod filter;
+mod index;
+mod probe;
+mod ring;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+pub use filter::{Filter, SELECT_SLACK, Simd};
+pub use probe::{BatchStats, Class, Partner, Probe, Visit};
+
+use crate::event::Side;
+use crate::time::Interval;
+use arena::Arena;
+use clean::Cleaner;
+use expiry::Expiry;
+use index::{Arenas, Index};
+use probe::Scratch;
+use ring::Ring;
+use run::{MATCHED, Run, prefetch};
+
+/// State cannot take the row: its bound is reached, or its handles are exhausted (some 2,000 chunks
+/// of up to 32 MiB a side).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateFull;
+
+/// How a [`State`] is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Buckets are `1 << bucket_shift` ticks wide.
+    pub bucket_shift: u32,
+    /// The filter for long runs.
+    pub filter: Filter,
+    /// By [`Side::index`]: whether rows of the side come out when they are freed unmatched.
+    pub expires: [bool; 2],
+}
+
+impl Layout {
+    /// Buckets of about half the interval's width, so that a probe crosses few of them, but at most
+    /// some hundreds of them in what is retained.
+    pub fn for_interval(interval: Interval, allowed_lateness: i64) -> Layout {
+        let width = i128::from(interval.hi()) - i128::from(interval.lo());
+        let reach = i128::from(interval.hi())
+            .max(-i128::from(interval.lo()))
+            .max(0)
+            .saturating_add(i128::from(allowed_lateness));
+        let ticks = (width / 2).max(reach / 512).max(1);
+        // The power of two at or above, at most half of all time.
+        let bucket_shift = (127 - (ticks * 2 - 1).leading_zeros()).min(62);
+        Layout { bucket_shift, filter: Filter::detect(), expires: [false; 2] }
+    }
+}
+
+/// Buffered events of both sides of a join, in one shard.
+pub struct State {
+    index: Index,
+    arenas: Arenas,
+    rings: [Ring; 2],
+    expiries: [Option<Expiry>; 2],
+    filter: Filter,
+    /// Rows ever stored, by side: the order of insertion.
+    sequences: [u32; 2],
+    /// Events that ever arrived: the order of arrival over both sides.
+    arrivals: u64,
+    cleaner: Cleaner,
+    scratch: Scratch,
+}
+
+impl State {
+    /// Empty state.
+    pub fn new(layout: Layout) -> State {
+        let expiry = |expires: bool| expires.then(|| Expiry::new(layout.bucket_shift));
+        State {
+            index: Index::new(),
+            arenas: [Arena::new(), Arena::new()],
+            rings: [Ring::new(layout.bucket_shift), Ring::new(layout.bucket_shift)],
+            expiries: layout.expires.map(expiry),
+            filter: layout.filter,
+            sequences: [0; 2],
+            arrivals: 0,
+            cleaner: Cleaner::new(),
+            scratch: Scratch::new(),
+        }
+    }
+
+    /// Rows in state, of both sides. A row counts until its bucket is retired.
+    pub fn row_count(&self) -> u64 {
+        self.rings[0].row_count() + self.rings[1].row_count()
+    }
+
+    /// Bytes of the index.
+    pub fn index_bytes(&self) -> usize {
+        self.index.bytes()
+    }
+
+    /// Bytes of state as allocated: index, chunks in use and pooled, long rows, waiting rows.
+    pub fn bytes(&self) -> usize {
+        let expiries: usize = self.expiries.iter().flatten().map(Expiry::bytes).sum();
+        let arenas: usize = self.arenas.iter().map(Arena::bytes).sum();
+        let rings: usize = self.rings.iter().map(Ring::bytes).sum();
+        self.index.bytes() + arenas + rings + expiries
+    }
+
+    /// Hands over up to `budget` rows that wait for their end, those that were matched meanwhile
+    /// left out, in order of end and arrival: side, key value, time, stored row. Returns whether
+    /// more may be left.
+    ///
+    /// `floors` (by side) are the times from which on rows are kept; `None`: none is. `ends` are
+    /// what a side's rows have to add to their time to get their end.
+    pub fn expire(
+        &mut self,
+        floors: Option<[i64; 2]>,
+        ends: [i128; 2],
+        budget: usize,
+        mut each: impl FnMut(Side, u64, i64, &[u8]),
+    ) -> bool {
+        for _ in 0..budget {
+            let next = Side::BOTH.into_iter().filter_map(|side| {
+                let expiry = self.expiries[side.index()].as_mut()?;
+                let waiting = expiry.peek(floors.map(|floors| floors[side.index()]))?;
+                let end = i128::from(waiting.ts) + ends[side.index()];
+                Some((end.min(i128::from(i64::MAX)), waiting.arrival, side, waiting))
+            });
+            let Some((_, _, side, waiting)) = next.min_by_key(|next| (next.0, next.1)) else {
+                return false;
+            };
+            let arena = &self.arenas[side.index()];
+            let ahead = self.expiries[side.index()].as_mut().and_then(Expiry::take);
+            if let Some(ahead) = ahead {
+                prefetch(arena.address(ahead.run));
+            }
+            // SAFETY: the handle was returned by `append`, which made the run, and it is live: a
+            // bucket is retired only once none of its rows waits.
+            let mut run = unsafe { Run::at(arena.address(waiting.run)) };
+            while run.is_moved() {
+                // SAFETY: a moved run names its successor, in the same bucket.
+                run = unsafe { Run::at(arena.address(run.older())) };
+            }
+            let tag = run.tag(waiting.row as usize);
+            if tag & MATCHED == 0 {
+                each(side, waiting.key, waiting.ts, run.row(waiting.row as usize, tag));
+            }
+        }
+        true
+    }
+
+    /// Retires every bucket of `side` that lies wholly under `floor`; returns how many rows went.
+    /// Rows that still wait for [`expire`](Self::expire) keep their bucket.
+    pub fn retire(&mut self, side: Side, floor: i64) -> u64 {
+        let oldest = self.expiries[side.index()].as_ref().map_or(i64::MAX, Expiry::oldest);
+        self.rings[side.index()].retire(floor.min(oldest), &mut self.arenas[side.index()])
+    }
+
+    /// Retires everything of `side`; no row may wait any more.
+    pub fn retire_all(&mut self, side: Side) -> u64 {
+        self.rings[side.index()].retire_all(&mut self.arenas[side.index()])
+    }
+}

@@ -1,0 +1,264 @@
+//! The time buckets of one side: found by number, filled, retired from the oldest on.
+//!
+//! Bucket `n` holds the rows with `ts >> shift == n`. Buckets are kept in order in a short vector;
+//! a small direct-mapped ring in front of it finds the bucket of an event in one look. When a side
+//! is spread over far more buckets than planned (its disorder is larger than its interval), all
+//! buckets are made wider by merging neighbours, which touches no row: a run only has to know that
+//! the buckets of its key come in descending order, and halving the numbers keeps them so.
+
+use bumpalo::Bump;
+
+use super::arena::{Arena, CHUNK_NUMBERS, Chunk, Handle};
+use super::run::{Word, run_bytes};
+
+/// Places of the direct-mapped ring.
+const RING_LEN: usize = 1024;
+/// From so many live chunks on, buckets are merged if there are more than [`BUCKETS_KEPT`].
+const CHUNKS_CROWDED: usize = CHUNK_NUMBERS / 2;
+const BUCKETS_KEPT: usize = 256;
+/// A new bucket's first chunk is sized by its predecessor, within these.
+const FIRST_CHUNK_BYTES_MIN: usize = 4 << 10;
+/// Emptied stores of long rows that are kept for the next bucket.
+const BUMPS_POOLED_MAX: usize = 4;
+
+/// State needs another chunk and every chunk number is taken.
+#[derive(Debug)]
+pub(crate) struct Exhausted;
+
+/// One time slice of one side, and everything that dies with it.
+pub(crate) struct Bucket {
+    number: i64,
+    /// Chunks of runs; the last one is being filled.
+    chunks: Vec<Chunk>,
+    /// Bytes of rows that do not fit a word; the last one is being filled.
+    bumps: Vec<Bump>,
+    row_count: u64,
+    run_bytes: usize,
+}
+
+/// The buckets of one side.
+pub(crate) struct Ring {
+    shift: u32,
+    /// In ascending order of number.
+    buckets: Vec<Bucket>,
+    /// `number mod RING_LEN` -> place in `buckets`, to be verified.
+    places: Box<[u16; RING_LEN]>,
+    bump_pool: Vec<Bump>,
+    chunk_vec_pool: Vec<Vec<Chunk>>,
+    bump_bytes: usize,
+    /// Bytes of runs in the fullest of the buckets that were retired last.
+    bucket_bytes_expected: usize,
+    row_count: u64,
+}
+
+impl Ring {
+    pub(crate) fn new(shift: u32) -> Ring {
+        Ring {
+            shift,
+            buckets: Vec::with_capacity(64),
+            places: Box::new([0; RING_LEN]),
+            bump_pool: Vec::new(),
+            chunk_vec_pool: Vec::new(),
+            bump_bytes: 0,
+            bucket_bytes_expected: 0,
+            row_count: 0,
+        }
+    }
+
+    /// The number of the bucket that `ts` falls into.
+    #[inline]
+    pub(crate) fn number_of(&self, ts: i64) -> i64 {
+        ts >> self.shift
+    }
+
+    /// The chunk with `number`, if it is live.
+    pub(crate) fn live_chunk(&self, number: usize, arena: &Arena) -> Option<&Chunk> {
+        let bucket = arena.bucket_of_chunk(number)?;
+        let place = self.buckets.binary_search_by_key(&bucket, |bucket| bucket.number).ok()?;
+        self.buckets[place].chunks.iter().find(|chunk| usize::from(chunk.number) == number)
+    }
+
+    pub(crate) fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Bytes of long rows, as allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bump_bytes
+    }
+
+    /// The place of bucket `number`, which is made if need be; valid until the next call.
+    #[inline]
+    pub(crate) fn place(&mut self, number: i64, arena: &mut Arena) -> Result<usize, Exhausted> {
+        let place = usize::from(self.places[number as usize % RING_LEN]);
+        match self.buckets.get(place) {
+            Some(bucket) if bucket.number == number => Ok(place),
+            _ => self.find_or_create(number, arena),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_or_create(&mut self, number: i64, arena: &mut Arena) -> Result<usize, Exhausted> {
+        let place = match self.buckets.binary_search_by_key(&number, |bucket| bucket.number) {
+            Ok(place) => place,
+            Err(place) => {
+                let bytes = self
+                    .bucket_bytes_expected
+                    .max(place.checked_sub(1).map_or(0, |older| self.buckets[older].run_bytes));
+                // A quarter more than last time; the rest, if any, goes to further chunks.
+                let first = (bytes / 4).max(FIRST_CHUNK_BYTES_MIN);
+                let chunk = arena.take(first, number).ok_or(Exhausted)?;
+                let mut chunks = self.chunk_vec_pool.pop().unwrap_or_default();
+                chunks.push(chunk);
+                self.buckets.insert(
+                    place,
+                    Bucket { number, chunks, bumps: Vec::new(), row_count: 0, run_bytes: 0 },
+                );
+                place
+            }
+        };
+        // Places fit 16 bits: every bucket has a chunk of its own, and there are fewer numbers.
+        self.places[number as usize % RING_LEN] = place as u16;
+        Ok(place)
+    }
+
+    /// Room for a run in the bucket at `place`.
+    #[inline]
+    pub(crate) fn allocate_run(
+        &mut self,
+        place: usize,
+        capacity_log2: u32,
+        arena: &mut Arena,
+    ) -> Result<(Handle, *mut u8), Exhausted> {
+        let bytes = run_bytes(capacity_log2);
+        let bucket = &mut self.buckets[place];
+        if let Some(found) = bucket.chunks.last_mut().and_then(|chunk| chunk.allocate(bytes)) {
+            bucket.run_bytes += bytes;
+            return Ok(found);
+        }
+        bucket.allocate_in_new_chunk(bytes, arena)
+    }
+
+    /// Counts a row into the bucket at `place`, and keeps its bytes there when they do not fit a
+    /// word.
+    #[inline]
+    pub(crate) fn keep_row(&mut self, place: usize, row: &[u8]) -> Word {
+        let word = match Word::in_place(row) {
+            Some(word) => word,
+            None => self.keep_long_row(place, row),
+        };
+        self.buckets[place].row_count += 1;
+        self.row_count += 1;
+        word
+    }
+
+    fn keep_long_row(&mut self, place: usize, row: &[u8]) -> Word {
+        let bucket = &mut self.buckets[place];
+        if bucket.bumps.is_empty() {
+            let bump = self.bump_pool.pop().unwrap_or_default();
+            self.bump_bytes += bump.allocated_bytes();
+            bucket.bumps.push(bump);
+        }
+        let last = bucket.bumps.len() - 1;
+        let bump = &bucket.bumps[last];
+        let before = bump.allocated_bytes();
+        let stored = bump.alloc_slice_fill_copy(row.len() + 4, 0u8);
+        // Rows are at most 64 MiB and keys 64 KiB: the length fits.
+        stored[..4].copy_from_slice(&(row.len() as u32).to_ne_bytes());
+        stored[4..].copy_from_slice(row);
+        let address = stored.as_ptr();
+        self.bump_bytes += bump.allocated_bytes() - before;
+        Word::elsewhere(address)
+    }
+
+    /// Retires every bucket whose rows all have times under `floor`; returns how many rows went.
+    pub(crate) fn retire(&mut self, floor: i64, arena: &mut Arena) -> u64 {
+        let first_kept = self.number_of(floor);
+        let count = self.buckets.partition_point(|bucket| bucket.number < first_kept);
+        if count == 0 { 0 } else { self.retire_first(count, arena) }
+    }
+
+    /// Retires everything.
+    pub(crate) fn retire_all(&mut self, arena: &mut Arena) -> u64 {
+        self.retire_first(self.buckets.len(), arena)
+    }
+
+    fn retire_first(&mut self, count: usize, arena: &mut Arena) -> u64 {
+        let mut rows = 0;
+        self.bucket_bytes_expected = 0;
+        for mut bucket in self.buckets.drain(..count) {
+            rows += bucket.row_count;
+            self.bucket_bytes_expected = self.bucket_bytes_expected.max(bucket.run_bytes);
+            for chunk in bucket.chunks.drain(..) {
+                arena.give_back(&chunk);
+            }
+            if self.chunk_vec_pool.len() < BUCKETS_KEPT {
+                self.chunk_vec_pool.push(bucket.chunks);
+            }
+            for mut bump in bucket.bumps.drain(..) {
+                self.bump_bytes -= bump.allocated_bytes();
+                if self.bump_pool.len() < BUMPS_POOLED_MAX {
+                    bump.reset();
+                    self.bump_pool.push(bump);
+                }
+            }
+        }
+        self.row_count -= rows;
+        rows
+    }
+
+    /// Makes buckets wider when there are so many that chunk numbers run short. The chunks that
+    /// there are stay, but few further ones are needed from then on.
+    #[inline]
+    pub(crate) fn widen_if_crowded(&mut self, arena: &mut Arena) {
+        while arena.live_number_count() > CHUNKS_CROWDED
+            && self.buckets.len() > BUCKETS_KEPT
+            && self.shift < 63
+        {
+            self.widen(arena);
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self, arena: &mut Arena) {
+        self.shift += 1;
+        let mut wider: Vec<Bucket> = Vec::with_capacity(self.buckets.len());
+        for mut bucket in self.buckets.drain(..) {
+            bucket.number >>= 1;
+            for chunk in &bucket.chunks {
+                arena.set_bucket(chunk, bucket.number);
+            }
+            match wider.last_mut() {
+                Some(last) if last.number == bucket.number => last.absorb(bucket),
+                _ => wider.push(bucket),
+            }
+        }
+        self.buckets = wider;
+    }
+}
+
+impl Bucket {
+    #[cold]
+    #[inline(never)]
+    fn allocate_in_new_chunk(
+        &mut self,
+        bytes: usize,
+        arena: &mut Arena,
+    ) -> Result<(Handle, *mut u8), Exhausted> {
+        // Doubling keeps the number of chunks of a bucket small however large it grows.
+        let chunk_bytes = self.run_bytes.max(bytes);
+        let mut chunk = arena.take(chunk_bytes, self.number).ok_or(Exhausted)?;
+        let found = chunk.allocate(bytes).ok_or(Exhausted)?;
+        self.chunks.push(chunk);
+        self.run_bytes += bytes;
+        Ok(found)
+    }
+
+    fn absorb(&mut self, other: Bucket) {
+        self.row_count += other.row_count;
+        self.run_bytes += other.run_bytes;
+        self.chunks.extend(other.chunks);
+        self.bumps.extend(other.bumps);
+    }
+}

@@ -1,0 +1,269 @@
+//! State against a model anyone can read: a map of vectors, in the order of insertion.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::event::{BatchKind, EventBatch, Key, KeyHasher, KeyKind};
+use crate::time::Timestamp;
+
+/// Rows of one side, in the order in which they were stored.
+type Rows = Vec<(u64, i64, Vec<u8>, bool)>;
+
+#[derive(Default)]
+struct Model {
+    rows: [Rows; 2],
+}
+
+impl Model {
+    fn partners(&self, side: Side, key: u64, lo: i64, hi: i64) -> Vec<(i64, Vec<u8>, bool)> {
+        let rows = self.rows[side.index()].iter();
+        rows.filter(|row| row.0 == key && lo <= row.1 && row.1 <= hi)
+            .map(|row| (row.1, row.2.clone(), row.3))
+            .collect()
+    }
+
+    fn mark(&mut self, side: Side, key: u64, lo: i64, hi: i64) {
+        for row in &mut self.rows[side.index()] {
+            row.3 |= row.0 == key && lo <= row.1 && row.1 <= hi;
+        }
+    }
+}
+
+/// Collects what state hands over.
+#[derive(Default)]
+struct Seen {
+    partners: HashMap<usize, Vec<(i64, Vec<u8>, bool)>>,
+    over: Vec<usize>,
+}
+
+impl Visit for Seen {
+    fn partner(&mut self, index: usize, partner: Partner<'_>) -> bool {
+        self.partners.entry(index).or_default().push((
+            partner.ts,
+            partner.row.to_vec(),
+            partner.matched,
+        ));
+        true
+    }
+
+    fn over(&mut self, index: usize) {
+        self.over.push(index);
+    }
+}
+
+/// Keys whose values share what each part of the index looks at: the home line, the tag, the rest.
+struct Keys {
+    hasher: KeyHasher,
+    values: Vec<u64>,
+}
+
+impl Keys {
+    fn new() -> Keys {
+        let parts = [0u64, 1, 2, 3];
+        let mut values = Vec::new();
+        for rest in parts {
+            for tag in parts {
+                for home in parts {
+                    values.push(rest << 40 | tag << 12 | home);
+                }
+            }
+        }
+        // Crowds one home line far over its five places.
+        values.extend((4..60).map(|tag| tag << 13 | 7));
+        Keys { hasher: KeyHasher::new(KeyKind::Int, 3), values }
+    }
+
+    fn push(&self, batch: &mut EventBatch, key: usize, ts: i64, row: &[u8]) {
+        let value = self.values[key % self.values.len()];
+        let key = Key::Int(self.hasher.unmix_int(value));
+        batch.push(&self.hasher, key, Timestamp::new(ts).unwrap(), row).unwrap();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Batch { right: bool, events: Vec<(usize, i64, u8)> },
+    Floors { left: i64, right: i64 },
+}
+
+fn steps(spread: i64, key_count: usize) -> impl Strategy<Value = Vec<Step>> {
+    let event = (0..key_count, -spread..spread, 0u8..20);
+    let step = prop_oneof![
+        4 => (any::<bool>(), prop::collection::vec(event, 1..60))
+            .prop_map(|(right, events)| Step::Batch { right, events }),
+        1 => (-spread..spread, -spread..spread)
+            .prop_map(|(left, right)| Step::Floors { left, right }),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+/// Rows of every length around the eight bytes that fit a word.
+fn row_of(number: usize, len: u8) -> Vec<u8> {
+    number.to_le_bytes().into_iter().cycle().take(usize::from(len)).collect()
+}
+
+fn run_steps(steps: Vec<Step>, interval: Interval, layout: Layout) -> Result<(), TestCaseError> {
+    let keys = Keys::new();
+    let (mut state, mut model) = (State::new(layout), Model::default());
+    let mut floors = [i64::MIN; 2];
+    let mut number = 0;
+    for step in steps {
+        let (right, events) = match step {
+            Step::Floors { left, right } => {
+                floors = [floors[0].max(left), floors[1].max(right)];
+                check_expiry(&mut state, &mut model, floors)?;
+                for side in Side::BOTH {
+                    state.retire(side, floors[side.index()]);
+                    model.rows[side.index()].retain(|row| row.1 >= floors[side.index()]);
+                }
+                continue;
+            }
+            Step::Batch { right, events } => (right, events),
+        };
+        let side = if right { Side::Right } else { Side::Left };
+        let mut batch = EventBatch::with_capacity(side, events.len(), 0);
+        batch.reset(side, 0, BatchKind::Keyed);
+        for &(key, ts, len) in &events {
+            keys.push(&mut batch, key, ts, &row_of(number, len));
+            number += 1;
+        }
+        let interval = interval.seen_from(side);
+        let probe = Probe {
+            interval,
+            partner_floor: floors[side.other().index()],
+            own_floor: floors[side.index()],
+        };
+        let mut seen = Seen::default();
+        let stats = state.join_batch(&batch, 0..batch.len(), &[], probe, &mut seen).unwrap();
+        let mut stored = 0;
+        for index in 0..batch.len() {
+            let (key, ts) = (batch.keys()[index], batch.timestamps()[index]);
+            let (lo, hi) = interval.range(ts);
+            let expected = model.partners(side.other(), key, lo, hi);
+            model.mark(side.other(), key, lo, hi);
+            let found = seen.partners.remove(&index).unwrap_or_default();
+            prop_assert_eq!(&found, &expected, "{:?} event {}", side, index);
+            let kept = ts >= floors[side.index()];
+            prop_assert_eq!(seen.over.contains(&index), !kept && expected.is_empty());
+            if kept {
+                stored += 1;
+                let row = batch.stored_row(index).to_vec();
+                model.rows[side.index()].push((key, ts, row, !expected.is_empty()));
+            }
+        }
+        prop_assert_eq!(stats.stored, stored);
+    }
+    Ok(())
+}
+
+/// Rows that are freed unmatched come out in order of time, then of arrival.
+fn check_expiry(
+    state: &mut State,
+    model: &mut Model,
+    floors: [i64; 2],
+) -> Result<(), TestCaseError> {
+    let mut found = Vec::new();
+    while state.expire(Some(floors), [0; 2], 7, |side, key, ts, row| {
+        found.push((ts, side, key, row.to_vec()));
+    }) {}
+    for side in Side::BOTH {
+        if state.expiries[side.index()].is_none() {
+            continue;
+        }
+        let mut expected: Vec<_> = model.rows[side.index()]
+            .iter()
+            .filter(|row| row.1 < floors[side.index()] && !row.3)
+            .map(|row| (row.1, side, row.0, row.2.clone()))
+            .collect();
+        expected.sort_by_key(|row| row.0);
+        let of_side: Vec<_> = found.iter().filter(|row| row.1 == side).cloned().collect();
+        prop_assert_eq!(of_side, expected);
+    }
+    prop_assert!(found.is_sorted_by_key(|row| row.0));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn state_finds_what_the_model_finds(
+        steps in steps(300, 120),
+        lo in -100i64..50, width in 0i64..150,
+        shift in 0u32..10,
+        expires: [bool; 2],
+        simd in prop::sample::select(&Simd::ALL[..]),
+    ) {
+        let filter = Filter::new(simd).unwrap_or_else(Filter::detect);
+        let interval = Interval::closed(lo, lo + width).unwrap();
+        run_steps(steps, interval, Layout { bucket_shift: shift, filter, expires })?;
+    }
+
+    #[test]
+    fn buckets_are_widened_when_times_are_scattered(
+        steps in prop::collection::vec((any::<bool>(), 0usize..40), 30..40),
+    ) {
+        // Far more buckets of width 1 than there are chunk numbers.
+        let steps = steps.into_iter().enumerate().map(|(step, (right, key))| {
+            let events = (0..120).map(|i| (key + i % 7, (step * 120 + i) as i64 * 1000, 8));
+            Step::Batch { right, events: events.collect() }
+        });
+        let interval = Interval::closed(-100_000, 100_000).unwrap();
+        let layout =
+            Layout { bucket_shift: 0, filter: Filter::detect(), expires: [true, false] };
+        run_steps(steps.collect(), interval, layout)?;
+    }
+
+    #[test]
+    fn chunk_numbers_come_round_and_no_dead_handle_comes_to_life(
+        keys in prop::collection::vec(0usize..120, 40),
+    ) {
+        // Every batch fills a bucket of its own and frees all but the last few, for so long that
+        // each chunk number is used several times; one row in the far future outlives them all.
+        let mut steps =
+            vec![Step::Batch { right: false, events: vec![(keys[0], 1 << 40, 8)] }];
+        for step in 0..6_000i64 {
+            let key = keys[step as usize % keys.len()];
+            let right = step % 3 == 0;
+            steps.push(Step::Batch { right, events: vec![(key, step * 16, 8)] });
+            if step % 50 == 0 {
+                let floor = step * 16 - 400;
+                steps.push(Step::Floors { left: floor, right: floor });
+            }
+        }
+        let interval = Interval::closed(-200, 200).unwrap();
+        let layout =
+            Layout { bucket_shift: 4, filter: Filter::detect(), expires: [false; 2] };
+        run_steps(steps, interval, layout)?;
+    }
+
+    #[test]
+    fn the_index_grows_without_losing_a_key(seed: u64) {
+        let hasher = KeyHasher::new(KeyKind::Int, seed);
+        let mut state = State::new(Layout {
+            bucket_shift: 6, filter: Filter::detect(), expires: [false; 2],
+        });
+        let interval = Interval::closed(0, 10).unwrap();
+        let probe = |side| Probe {
+            interval: interval.seen_from(side), partner_floor: i64::MIN, own_floor: i64::MIN,
+        };
+        for side in Side::BOTH {
+            let mut batch = EventBatch::with_capacity(side, 200, 0);
+            for block in 0..400u64 {
+                batch.reset(side, 0, BatchKind::Keyed);
+                for key in block * 200..(block + 1) * 200 {
+                    let ts = Timestamp::new(key as i64 % 100).unwrap();
+                    batch.push(&hasher, Key::Int(key), ts, &key.to_le_bytes()).unwrap();
+                }
+                let mut seen = Seen::default();
+                let stats = state
+                    .join_batch(&batch, 0..200, &[], probe(side), &mut seen)
+                    .unwrap();
+                prop_assert_eq!(stats.pairs, if side == Side::Right { 200 } else { 0 });
+            }
+        }
+        prop_assert_eq!(state.row_count(), 160_000);
+    }
+}
