@@ -10,9 +10,9 @@ pub struct SideCounters {
     pub rows: u64,
     /// Events that were on time and had a key.
     pub on_time: u64,
-    /// Events that were late, whatever the policy did with them.
+    /// Events with a key that were late, whatever the policy did with them.
     pub late: u64,
-    /// Events without a key that were not late.
+    /// Events without a key, whatever their time: they are never judged late.
     pub null_key: u64,
     /// On-time rows with at least one match so far.
     pub matched: u64,

@@ -87,6 +87,7 @@ pub struct JoinSpecBuilder {
     keys: KeyKind,
     lateness: Lateness,
     choice: MatchChoice,
+    allow_empty: bool,
 }
 
 impl JoinSpec {
@@ -99,6 +100,7 @@ impl JoinSpec {
             keys: KeyKind::default(),
             lateness: Lateness::default(),
             choice: MatchChoice::default(),
+            allow_empty: false,
         }
     }
 
@@ -136,13 +138,13 @@ impl JoinSpec {
     /// is freed. A row is kept while `watermark <= ts + end + allowed`, all saturating.
     #[inline]
     pub fn retained_from(&self, side: Side, watermark: i64) -> i64 {
-        let reach = self.interval.seen_from(side).hi();
-        if reach == i64::MAX {
+        let seen = self.interval.seen_from(side);
+        if seen.has_no_last() {
             return i64::MIN;
         }
         // ts + reach + allowed >= watermark, in wide arithmetic: the sums may leave i64, where
         // saturation means "for ever" above and "at once" below.
-        let reach = i128::from(reach) + i128::from(self.lateness.allowed);
+        let reach = i128::from(seen.hi()) + i128::from(self.lateness.allowed);
         let from = i128::from(watermark) - reach;
         // A sum that saturates at i64::MAX is never passed.
         let forever_from = i128::from(i64::MAX) - reach;
@@ -182,12 +184,24 @@ impl JoinSpecBuilder {
         self
     }
 
+    /// Accepts an interval that holds nothing instead of refusing it: no pair comes out, rows are
+    /// padded at their own ends. For comparisons with systems that accept such intervals.
+    #[doc(hidden)]
+    pub fn allow_empty(mut self) -> Self {
+        self.allow_empty = true;
+        self
+    }
+
     /// Validates.
     ///
     /// # Errors
     /// [`SpecError`] names the part that is wrong.
     pub fn build(self, limits: &Limits) -> Result<JoinSpec, SpecError> {
-        let interval = Interval::new(self.lo, self.hi)?;
+        let interval = if self.allow_empty {
+            Interval::new_or_empty(self.lo, self.hi)?
+        } else {
+            Interval::new(self.lo, self.hi)?
+        };
         if interval.is_unbounded() && limits.state_bytes_max.is_none() {
             return Err(SpecError::UnboundedWithoutLimit);
         }
