@@ -1,1 +1,433 @@
 //! The reference: nested loops that anyone can read.
+//!
+//! [`Oracle`] says what an interval join means, step by step. Every operator, on every number of
+//! shards and every runtime, is held to it, and it is held to a corpus of scenarios that were run
+//! on other engines. It is slow on purpose: plain `Vec`s, scanned whole for every event.
+//!
+//! # The rules
+//!
+//! **An event arrives.** In this order:
+//!
+//! 1. Without a key it matches nothing, is never stored and *never late*, however old it is; if
+//!    rows of its side come out unmatched ([`JoinKind::emits_unmatched`]), it comes out at once.
+//! 2. It is late if `ts < W - allowed`. `W` is the smaller of both sides' watermarks under
+//!    [`LatenessClock::Merged`], and the watermark of the event's own source under
+//!    [`LatenessClock::Own`] (which idleness does not move, and the end of the source sets to
+//!    `i64::MAX`). `Drop` and `Output` end here: the row is not matched and not padded. Under
+//!    `Join` a late row is treated as any other from here on.
+//! 3. It is matched with the other side's stored rows in the order in which they were stored. A
+//!    semi join emits each left row at its first match, in that order.
+//! 4. It is stored if its end has not been passed. Otherwise it will never be: if it is unmatched
+//!    and its side comes out unmatched, it comes out at once, in this very step.
+//!
+//! **The end of a row** is the last time at which a partner could still arrive on time:
+//! `ts + hi + allowed` for a left row, `ts - lo + allowed` for a right one, computed exactly. The
+//! row is freed when the clock passes it (`W > end`), and comes out then if it is unmatched. The
+//! clock is the merged watermark, or under `LatenessClock::Own` the *other* side's. No watermark
+//! passes an end at or beyond `i64::MAX`.
+//!
+//! **The end of input**, when every source of both sides has finished, frees all that is left, in
+//! the order of (end, arrival) like any watermark. It happens once; afterwards the rules above
+//! hold at `W = i64::MAX`: an event at `i64::MAX` itself is on time and is stored.
+//!
+//! **An interval that holds nothing** (possible only where a spec allows it) pairs nothing; its
+//! rows have the ends stated above.
+//!
+//! **A choice among matches** ([`MatchChoice`]) concerns the joins that emit pairs. A left row's
+//! pair comes out in the step in which its choice becomes final, be that an event's or a
+//! watermark's: when every right time that would be chosen instead, within the row's interval, is
+//! late already. It is final at the latest when the row is freed.
+
+use std::cmp::Reverse;
+use std::mem;
+
+use crate::error::JoinError;
+use crate::event::Side;
+use crate::join::{Counters, JoinKind, JoinSpec, MatchChoice};
+use crate::time::{LatePolicy, LatenessClock, SideClock};
+
+/// What comes out of a step of the [`Oracle`]. Rows are named by the ids they arrived with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Output {
+    /// A match.
+    Pair {
+        /// The left row.
+        left: u64,
+        /// The right row.
+        right: u64,
+        /// The larger of their times, in ticks.
+        ts: i64,
+    },
+    /// A row by itself: padded (outer), matched (semi) or unmatched (anti), by the join's kind.
+    Single {
+        /// Its side.
+        side: Side,
+        /// The row.
+        id: u64,
+    },
+    /// A late row under [`LatePolicy::Output`].
+    Late {
+        /// Its side.
+        side: Side,
+        /// The row.
+        id: u64,
+        /// How far it lay behind what was still on time, in ticks.
+        lag: i64,
+    },
+}
+
+/// Whether a left and a right row, by their ids, pass a condition beyond key and time.
+type Residual = Box<dyn Fn(u64, u64) -> bool>;
+
+/// The interval join as SEMANTICS has it, one step at a time. Each event costs a scan of all rows.
+///
+/// ```
+/// use intervale::event::Side;
+/// use intervale::join::oracle::{Oracle, Output};
+/// use intervale::join::{JoinKind, JoinSpec};
+/// use intervale::limits::Limits;
+/// use intervale::time::Bound;
+///
+/// let spec = JoinSpec::between(Bound::Closed(-5), Bound::Closed(5))
+///     .kind(JoinKind::Left)
+///     .build(&Limits::default())?;
+/// let mut oracle = Oracle::new(&spec, 1, 1);
+/// assert_eq!(oracle.event(Side::Left, 0, Some(b"k"), 10, 1).unwrap(), []);
+/// let pair = Output::Pair { left: 1, right: 2, ts: 15 };
+/// assert_eq!(oracle.event(Side::Right, 0, Some(b"k"), 15, 2).unwrap(), [pair]);
+/// assert_eq!(oracle.event(Side::Left, 0, Some(b"other"), 10, 3).unwrap(), []);
+/// assert_eq!(oracle.end(), [Output::Single { side: Side::Left, id: 3 }]);
+/// # Ok::<(), intervale::error::SpecError>(())
+/// ```
+pub struct Oracle {
+    spec: JoinSpec,
+    residual: Option<Residual>,
+    clocks: [SideClock; 2],
+    /// Stored rows of both sides, in the order in which they arrived.
+    rows: [Vec<Row>; 2],
+    arrivals: u64,
+    counters: Counters,
+    out: Vec<Output>,
+}
+
+/// A row that has a key.
+struct Row {
+    id: u64,
+    key: Vec<u8>,
+    ts: i64,
+    /// Its place among all events of both sides.
+    arrival: u64,
+    late: bool,
+    matched: bool,
+    /// The best partner so far, as (time, id), where one is chosen; and whether that pair is out.
+    choice: Option<(i64, u64)>,
+    chosen: bool,
+}
+
+impl Oracle {
+    /// A join with no rows and no promises, of so many sources a side.
+    pub fn new(spec: &JoinSpec, left_sources: usize, right_sources: usize) -> Oracle {
+        Oracle {
+            spec: *spec,
+            residual: None,
+            clocks: [SideClock::new(left_sources), SideClock::new(right_sources)],
+            rows: [Vec::new(), Vec::new()],
+            arrivals: 0,
+            counters: Counters::default(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Adds a condition: a pair exists only if `holds` says so of its left and right id.
+    pub fn with_residual(mut self, holds: impl Fn(u64, u64) -> bool + 'static) -> Oracle {
+        self.residual = Some(Box::new(holds));
+        self
+    }
+
+    /// An event arrives; returns what comes out in this step.
+    ///
+    /// # Errors
+    /// [`JoinError::Late`] for a late event under [`LatePolicy::Fail`]. It is counted, and nothing
+    /// else has changed.
+    ///
+    /// # Panics
+    /// When there is no such source.
+    pub fn event(
+        &mut self,
+        side: Side,
+        source: usize,
+        key: Option<&[u8]>,
+        ts: i64,
+        id: u64,
+    ) -> Result<Vec<Output>, JoinError> {
+        self.arrivals += 1;
+        self.counters.sides[side.index()].rows += 1;
+        let Some(key) = key else {
+            self.counters.sides[side.index()].null_key += 1;
+            self.emit_unmatched(side, id);
+            return Ok(mem::take(&mut self.out));
+        };
+
+        let on_time_from = self.spec.lateness().threshold(self.judging_watermark(side, source));
+        let late = ts < on_time_from;
+        if late {
+            self.counters.sides[side.index()].late += 1;
+            let lag = on_time_from.saturating_sub(ts);
+            match self.spec.lateness().policy {
+                LatePolicy::Drop => return Ok(Vec::new()),
+                LatePolicy::Output => return Ok(vec![Output::Late { side, id, lag }]),
+                LatePolicy::Fail => return Err(JoinError::Late { side, ts, lag }),
+                LatePolicy::Join => {}
+            }
+        } else {
+            self.counters.sides[side.index()].on_time += 1;
+        }
+
+        let mut row = Row {
+            id,
+            key: key.to_vec(),
+            ts,
+            arrival: self.arrivals,
+            late,
+            matched: false,
+            choice: None,
+            chosen: false,
+        };
+        self.probe(side, &mut row);
+        self.store_or_emit(side, row);
+        Ok(mem::take(&mut self.out))
+    }
+
+    /// A source promises that no smaller time follows, and is active again.
+    ///
+    /// # Panics
+    /// When there is no such source.
+    pub fn watermark(&mut self, side: Side, source: usize, ts: i64) -> Vec<Output> {
+        self.clocks[side.index()].advance(source, ts);
+        self.free(false)
+    }
+
+    /// A source is idle until it promises again.
+    ///
+    /// # Panics
+    /// When there is no such source.
+    pub fn idle(&mut self, side: Side, source: usize) -> Vec<Output> {
+        self.clocks[side.index()].idle(source);
+        self.free(false)
+    }
+
+    /// A source has ended. The last one of both sides ends the input, as [`end`](Self::end) does.
+    ///
+    /// # Panics
+    /// When there is no such source.
+    pub fn finish(&mut self, side: Side, source: usize) -> Vec<Output> {
+        self.clocks[side.index()].finish(source);
+        let input_ended = self.clocks.iter().all(SideClock::is_finished);
+        self.free(input_ended)
+    }
+
+    /// All sources end: everything left is freed.
+    pub fn end(&mut self) -> Vec<Output> {
+        for clock in &mut self.clocks {
+            for source in 0..clock.source_count() {
+                clock.finish(source);
+            }
+        }
+        self.free(true)
+    }
+
+    /// The counts so far. Unlike an operator, the oracle frees rows in the very step.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The watermark that decides whether an event is late.
+    fn judging_watermark(&self, side: Side, source: usize) -> i64 {
+        match self.spec.lateness().clock {
+            LatenessClock::Merged => self.merged_watermark(),
+            LatenessClock::Own => self.clocks[side.index()].source_watermark(source),
+        }
+    }
+
+    /// The watermark that frees rows of `side`.
+    fn freeing_watermark(&self, side: Side) -> i64 {
+        match self.spec.lateness().clock {
+            LatenessClock::Merged => self.merged_watermark(),
+            LatenessClock::Own => self.clocks[side.other().index()].watermark(),
+        }
+    }
+
+    fn merged_watermark(&self) -> i64 {
+        self.clocks[0].watermark().min(self.clocks[1].watermark())
+    }
+
+    /// The last watermark at which a row of `side` is kept. `i64::MAX` is for ever.
+    fn end_of(&self, side: Side, ts: i64) -> i64 {
+        let seen = self.spec.interval().seen_from(side);
+        if seen.has_no_last() {
+            return i64::MAX;
+        }
+        let end = i128::from(ts) + i128::from(seen.hi()) + i128::from(self.spec.lateness().allowed);
+        end.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// Matches an arriving row with the stored rows of the other side.
+    fn probe(&mut self, side: Side, row: &mut Row) {
+        let mut partners = mem::take(&mut self.rows[side.other().index()]);
+        for partner in &mut partners {
+            match side {
+                Side::Left => self.match_rows(row, partner),
+                Side::Right => self.match_rows(partner, row),
+            }
+            // A right row may have settled the choice of the left one.
+            if side == Side::Right {
+                self.emit_choice(partner, false);
+            }
+        }
+        if side == Side::Left {
+            self.emit_choice(row, false);
+        }
+        self.rows[side.other().index()] = partners;
+    }
+
+    /// Matches two rows if key, time and condition agree.
+    fn match_rows(&mut self, left: &mut Row, right: &mut Row) {
+        let holds = left.key == right.key
+            && self.spec.interval().contains(left.ts, right.ts)
+            && self.residual.as_ref().is_none_or(|holds| holds(left.id, right.id));
+        if !holds {
+            return;
+        }
+        let first_match_of_left = !left.matched;
+        self.mark_matched(Side::Left, left);
+        self.mark_matched(Side::Right, right);
+        match (self.spec.kind(), self.spec.choice()) {
+            (JoinKind::Semi, _) => {
+                self.counters.pairs += 1;
+                if first_match_of_left {
+                    self.emit_single(Side::Left, left.id);
+                }
+            }
+            (JoinKind::Anti, _) => self.counters.pairs += 1,
+            (_, MatchChoice::All) => self.emit_pair(left, right.ts, right.id),
+            (_, choice) => {
+                // On a tie the one that arrived first stays.
+                if left.choice.is_none_or(|(best_ts, _)| {
+                    rank(choice, left.ts, right.ts) < rank(choice, left.ts, best_ts)
+                }) {
+                    left.choice = Some((right.ts, right.id));
+                }
+            }
+        }
+    }
+
+    fn mark_matched(&mut self, side: Side, row: &mut Row) {
+        if !mem::replace(&mut row.matched, true) {
+            let counts = &mut self.counters.sides[side.index()];
+            if row.late {
+                counts.late_matched += 1;
+            } else {
+                counts.matched += 1;
+            }
+        }
+    }
+
+    /// Keeps an arriving row if a partner may still come; otherwise it has met its fate.
+    fn store_or_emit(&mut self, side: Side, mut row: Row) {
+        if self.freeing_watermark(side) <= self.end_of(side, row.ts) {
+            self.counters.sides[side.index()].stored += 1;
+            self.rows[side.index()].push(row);
+        } else {
+            self.emit_fate(side, &mut row);
+        }
+    }
+
+    /// Settles choices, frees every row whose end is passed (all rows at the end of input), and
+    /// returns what comes out.
+    fn free(&mut self, input_ended: bool) -> Vec<Output> {
+        let mut freed = Vec::new();
+        for side in Side::BOTH {
+            let mut kept = Vec::new();
+            for mut row in mem::take(&mut self.rows[side.index()]) {
+                let end = self.end_of(side, row.ts);
+                if input_ended || self.freeing_watermark(side) > end {
+                    freed.push((end, side, row));
+                } else {
+                    self.emit_choice(&mut row, false);
+                    kept.push(row);
+                }
+            }
+            self.rows[side.index()] = kept;
+        }
+        freed.sort_by_key(|(end, _, row)| (*end, row.arrival));
+        for (_, side, mut row) in freed {
+            self.counters.sides[side.index()].freed += 1;
+            self.emit_fate(side, &mut row);
+        }
+        mem::take(&mut self.out)
+    }
+
+    /// What comes out of a row that no partner can reach any more.
+    fn emit_fate(&mut self, side: Side, row: &mut Row) {
+        self.emit_choice(row, true);
+        if !row.matched {
+            self.emit_unmatched(side, row.id);
+        }
+    }
+
+    /// Emits the pair of a left row whose choice is made and final.
+    fn emit_choice(&mut self, row: &mut Row, freed: bool) {
+        let Some((ts, id)) = row.choice else { return };
+        if !row.chosen && (freed || self.is_final(row.ts, ts)) {
+            row.chosen = true;
+            self.emit_pair(row, ts, id);
+        }
+    }
+
+    /// Whether no right event that is still on time would be chosen instead of one at `best_ts`.
+    fn is_final(&self, left_ts: i64, best_ts: i64) -> bool {
+        let watermark = self.freeing_watermark(Side::Left);
+        let on_time_from = i128::from(self.spec.lateness().threshold(watermark));
+        let (first, last) = self.spec.interval().range(left_ts);
+        let (first, last) = (i128::from(first), i128::from(last));
+        let (left, best) = (i128::from(left_ts), i128::from(best_ts));
+        // The times that would be chosen instead; equal times do not, the first to arrive stays.
+        let (better_from, better_to) = match self.spec.choice() {
+            MatchChoice::All => return true,
+            MatchChoice::First => (first, best - 1),
+            MatchChoice::Last => (best + 1, last),
+            MatchChoice::Nearest => {
+                let distance = (best - left).abs();
+                // At the same distance the earlier is better.
+                let earliest = if best > left { left - distance } else { left - distance + 1 };
+                (earliest.max(first), (left + distance - 1).min(last))
+            }
+        };
+        better_from.max(on_time_from) > better_to
+    }
+
+    fn emit_pair(&mut self, left: &Row, right_ts: i64, right: u64) {
+        self.counters.pairs += 1;
+        self.out.push(Output::Pair { left: left.id, right, ts: left.ts.max(right_ts) });
+    }
+
+    fn emit_unmatched(&mut self, side: Side, id: u64) {
+        if self.spec.kind().emits_unmatched(side) {
+            self.emit_single(side, id);
+        }
+    }
+
+    fn emit_single(&mut self, side: Side, id: u64) {
+        self.counters.sides[side.index()].singles += 1;
+        self.out.push(Output::Single { side, id });
+    }
+}
+
+/// The partner with the smallest rank is chosen.
+fn rank(choice: MatchChoice, left_ts: i64, right_ts: i64) -> (u64, Reverse<i64>, i64) {
+    match choice {
+        MatchChoice::All | MatchChoice::First => (0, Reverse(0), right_ts),
+        MatchChoice::Last => (0, Reverse(right_ts), 0),
+        MatchChoice::Nearest => (left_ts.abs_diff(right_ts), Reverse(0), right_ts),
+    }
+}

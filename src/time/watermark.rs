@@ -61,6 +61,11 @@ impl SideClock {
         self.sources.len() - 1
     }
 
+    /// How many sources there are.
+    pub fn source_count(&self) -> usize {
+        self.sources.len()
+    }
+
     /// The side's watermark.
     #[inline]
     pub fn watermark(&self) -> i64 {

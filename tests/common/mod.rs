@@ -1,0 +1,20 @@
+//! What the join's tests share: steps, scenarios, and the subjects that they run on.
+
+// Every test binary uses its own part of this.
+#![allow(dead_code, unused_imports)]
+
+mod operator;
+mod scenario;
+mod subject;
+
+pub use operator::OperatorSubject;
+pub use scenario::{Scenario, bundles, check};
+pub use subject::{Arrival, OracleSubject, Step, Subject, apply};
+
+use intervale::limits::Limits;
+
+/// Bounded, so that intervals without an end are accepted, and far from the bound.
+#[allow(clippy::needless_update)]
+pub fn limits() -> Limits {
+    Limits { state_bytes_max: Some(1 << 30), ..Limits::default() }
+}

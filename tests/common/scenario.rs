@@ -1,0 +1,274 @@
+//! Scenarios of the conformance corpus: read, run, compared step by step.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use intervale::event::{KeyKind, Side};
+use intervale::join::oracle::Output;
+use intervale::join::{JoinKind, JoinSpec, MatchChoice};
+use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
+use serde_json::Value;
+
+use super::limits;
+use super::subject::{Arrival, Step, Subject, apply};
+
+/// One scenario, with what must come out of each step.
+pub struct Scenario {
+    pub name: String,
+    pub spec: JoinSpec,
+    pub sources: [usize; 2],
+    pub steps: Vec<Step>,
+    /// As long as `steps`.
+    pub expected: Vec<Vec<Output>>,
+    /// The scenario's own names of the rows, by our ids.
+    names: Vec<String>,
+}
+
+/// All scenarios of every `.jsonl` file in the corpus' folder, or in the one that the environment
+/// names.
+pub fn bundles(keys: KeyKind) -> Vec<Scenario> {
+    let folder = std::env::var_os("INTERVALE_CONFORMANCE_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance"),
+        PathBuf::from,
+    );
+    let entries = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("cannot read the corpus {}: {error}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a folder entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    paths.sort();
+    let mut scenarios = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let value = serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{} line {}: {error}", path.display(), index + 1));
+            scenarios.push(Scenario::read(&value, keys));
+        }
+    }
+    scenarios
+}
+
+/// Runs a scenario and compares every step.
+///
+/// With `ordered`, the pairs of one arriving event must come in the listed order.
+pub fn check(scenario: &Scenario, subject: &mut dyn Subject, ordered: bool) -> Result<(), String> {
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let got = apply(subject, step).map_err(|error| format!("{}: {error}", scenario.name))?;
+        let got: Vec<Output> = got.into_iter().map(without_lag).collect();
+        let expected = &scenario.expected[index];
+        let in_order =
+            !ordered || !matches!(step, Step::Event(_)) || pairs(&got) == pairs(expected);
+        if !in_order || sorted(&got) != sorted(expected) {
+            return Err(format!(
+                "{} step {}: {step:?}\n  expected {}\n  got      {}\n  {:?}",
+                scenario.name,
+                index + 1,
+                scenario.describe(expected),
+                scenario.describe(&got),
+                scenario.spec,
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn pairs(outputs: &[Output]) -> Vec<Output> {
+    outputs.iter().copied().filter(|output| matches!(output, Output::Pair { .. })).collect()
+}
+
+fn sorted(outputs: &[Output]) -> Vec<Output> {
+    let mut outputs = outputs.to_vec();
+    outputs.sort_unstable();
+    outputs
+}
+
+/// The corpus does not say by how much a row was late.
+fn without_lag(output: Output) -> Output {
+    match output {
+        Output::Late { side, id, .. } => Output::Late { side, id, lag: 0 },
+        other => other,
+    }
+}
+
+impl Scenario {
+    fn read(value: &Value, keys: KeyKind) -> Scenario {
+        let name = text(value, "name").to_owned();
+        let steps = value["steps"].as_array().unwrap_or_else(|| panic!("{name}: no steps"));
+        let (config, rest) = steps.split_first().unwrap_or_else(|| panic!("{name}: no config"));
+        let mut reader = Reader::default();
+        let steps: Vec<Step> = rest.iter().map(|step| reader.step(step)).collect();
+        let mut expected = vec![Vec::new(); steps.len()];
+        let listed = value["expected"].as_array().unwrap_or_else(|| panic!("{name}: no expected"));
+        for output in listed {
+            let step = output["step"].as_u64().unwrap_or_else(|| panic!("{name}: no step"));
+            expected[step as usize - 1].push(reader.output(output));
+        }
+        let sources = ["left_sources", "right_sources"]
+            .map(|field| config[field].as_u64().map_or(1, |count| count as usize));
+        let spec = spec(config, keys);
+        Scenario { name, spec, sources, steps, expected, names: reader.names }
+    }
+
+    /// The same scenario with late rows only counted: the late output stays empty.
+    pub fn dropping(&self) -> Scenario {
+        let lateness = Lateness { policy: LatePolicy::Drop, ..self.spec.lateness() };
+        let on_time = |outputs: &Vec<Output>| {
+            let late = |output: &&Output| matches!(output, Output::Late { .. });
+            outputs.iter().filter(|output| !late(output)).copied().collect()
+        };
+        Scenario {
+            name: format!("{} (dropping)", self.name),
+            spec: with_lateness(&self.spec, lateness),
+            sources: self.sources,
+            steps: self.steps.clone(),
+            expected: self.expected.iter().map(on_time).collect(),
+            names: self.names.clone(),
+        }
+    }
+
+    /// How many late rows of each side the scenario expects.
+    pub fn late_counts(&self) -> [u64; 2] {
+        Side::BOTH.map(|wanted| {
+            let late =
+                |output: &&Output| matches!(output, Output::Late { side, .. } if *side == wanted);
+            self.expected.iter().flatten().filter(late).count() as u64
+        })
+    }
+
+    fn describe(&self, outputs: &[Output]) -> String {
+        let name = |id: u64| &self.names[id as usize];
+        let words = outputs.iter().map(|output| match *output {
+            Output::Pair { left, right, ts } => format!("{}+{}@{ts}", name(left), name(right)),
+            Output::Single { side, id } => format!("{} {}", side.name(), name(id)),
+            Output::Late { side, id, .. } => format!("late {} {}", side.name(), name(id)),
+        });
+        format!("[{}]", words.collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn with_lateness(spec: &JoinSpec, lateness: Lateness) -> JoinSpec {
+    let interval = spec.interval();
+    JoinSpec::between(Bound::Closed(interval.lo()), Bound::Closed(interval.hi()))
+        .kind(spec.kind())
+        .keys(spec.keys())
+        .choice(spec.choice())
+        .lateness(lateness)
+        .allow_empty()
+        .build(&limits())
+        .expect("only the lateness differs")
+}
+
+fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
+    let bound = |end: &str, inclusive: &str| {
+        let ticks = config[end].as_i64().unwrap_or_else(|| panic!("no {end} in {config}"));
+        match config[inclusive].as_bool() {
+            Some(false) => Bound::Open(ticks),
+            _ => Bound::Closed(ticks),
+        }
+    };
+    let kind = match text(config, "join") {
+        "inner" => JoinKind::Inner,
+        "left" => JoinKind::Left,
+        "right" => JoinKind::Right,
+        "full" => JoinKind::Full,
+        "semi" => JoinKind::Semi,
+        "anti" => JoinKind::Anti,
+        other => panic!("unknown join {other}"),
+    };
+    // Rows that the corpus drops are listed there, so they go to the late output here.
+    let policy = match text(config, "late") {
+        "drop" | "output" => LatePolicy::Output,
+        "join" => LatePolicy::Join,
+        other => panic!("unknown late policy {other}"),
+    };
+    let clock = match config["lateness"].as_str() {
+        None | Some("merged") => LatenessClock::Merged,
+        Some("own") => LatenessClock::Own,
+        Some(other) => panic!("unknown lateness {other}"),
+    };
+    let choice = match config["match"].as_str() {
+        None | Some("all") => MatchChoice::All,
+        Some("first") => MatchChoice::First,
+        Some("last") => MatchChoice::Last,
+        Some("nearest") => MatchChoice::Nearest,
+        Some(other) => panic!("unknown match {other}"),
+    };
+    let allowed = config["allowed_lateness"].as_i64().unwrap_or(0);
+    JoinSpec::between(bound("lower", "lower_inclusive"), bound("upper", "upper_inclusive"))
+        .kind(kind)
+        .keys(keys)
+        .choice(choice)
+        .lateness(Lateness { policy, clock, allowed })
+        .allow_empty()
+        .build(&limits())
+        .unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+/// Turns the corpus' row names into ids.
+#[derive(Default)]
+struct Reader {
+    names: Vec<String>,
+    ids: HashMap<String, u64>,
+}
+
+impl Reader {
+    fn id(&mut self, name: &str) -> u64 {
+        let next = self.names.len() as u64;
+        let id = *self.ids.entry(name.to_owned()).or_insert(next);
+        if id == next {
+            self.names.push(name.to_owned());
+        }
+        id
+    }
+
+    fn step(&mut self, step: &Value) -> Step {
+        let source = step["src"].as_u64().unwrap_or(0) as usize;
+        let ts = || step["ts"].as_i64().unwrap_or_else(|| panic!("no time in {step}"));
+        match text(step, "op") {
+            op @ ("L" | "R") => Step::Event(Arrival {
+                side: side(op),
+                source,
+                key: step["key"].as_str().map(|key| key.as_bytes().to_vec()),
+                ts: ts(),
+                id: self.id(text(step, "id")),
+            }),
+            "WL" => Step::Watermark { side: Side::Left, source, ts: ts() },
+            "WR" => Step::Watermark { side: Side::Right, source, ts: ts() },
+            "idle" => Step::Idle { side: side(text(step, "side")), source },
+            "finish" => Step::Finish { side: side(text(step, "side")), source },
+            "end" => Step::End,
+            other => panic!("unknown step {other}"),
+        }
+    }
+
+    fn output(&mut self, output: &Value) -> Output {
+        let mut id = |field: &str| self.id(text(output, field));
+        match text(output, "out") {
+            "pair" => Output::Pair {
+                left: id("l"),
+                right: id("r"),
+                ts: output["ts"].as_i64().unwrap_or_else(|| panic!("no time in {output}")),
+            },
+            "left_null" | "left_semi" | "left_anti" => {
+                Output::Single { side: Side::Left, id: id("l") }
+            }
+            "right_null" => Output::Single { side: Side::Right, id: id("r") },
+            "late_left" => Output::Late { side: Side::Left, id: id("id"), lag: 0 },
+            "late_right" => Output::Late { side: Side::Right, id: id("id"), lag: 0 },
+            other => panic!("unknown output {other}"),
+        }
+    }
+}
+
+fn side(name: &str) -> Side {
+    match name {
+        "L" => Side::Left,
+        "R" => Side::Right,
+        other => panic!("unknown side {other}"),
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
+}

@@ -1,0 +1,87 @@
+//! One interface for everything that joins: the oracle, the operator, several shards.
+
+use intervale::error::JoinError;
+use intervale::event::Side;
+use intervale::join::JoinSpec;
+use intervale::join::oracle::{Oracle, Output};
+
+/// An event as the tests see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    pub side: Side,
+    pub source: usize,
+    pub key: Option<Vec<u8>>,
+    pub ts: i64,
+    pub id: u64,
+}
+
+/// One thing that happens to a join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Event(Arrival),
+    Watermark { side: Side, source: usize, ts: i64 },
+    Idle { side: Side, source: usize },
+    Finish { side: Side, source: usize },
+    End,
+}
+
+/// A join that is driven step by step; each call returns all that came out because of it.
+pub trait Subject {
+    fn event(&mut self, event: &Arrival) -> Result<Vec<Output>, JoinError>;
+    fn watermark(&mut self, side: Side, source: usize, ts: i64) -> Vec<Output>;
+    fn idle(&mut self, side: Side, source: usize) -> Vec<Output>;
+    fn finish(&mut self, side: Side, source: usize) -> Vec<Output>;
+    fn end(&mut self) -> Vec<Output>;
+
+    /// Events with nothing between them; a subject may take those of one source together.
+    fn events(&mut self, events: &[Arrival]) -> Result<Vec<Output>, JoinError> {
+        let mut out = Vec::new();
+        for event in events {
+            out.extend(self.event(event)?);
+        }
+        Ok(out)
+    }
+}
+
+/// Hands one step to a subject.
+pub fn apply(subject: &mut dyn Subject, step: &Step) -> Result<Vec<Output>, JoinError> {
+    Ok(match *step {
+        Step::Event(ref event) => return subject.event(event),
+        Step::Watermark { side, source, ts } => subject.watermark(side, source, ts),
+        Step::Idle { side, source } => subject.idle(side, source),
+        Step::Finish { side, source } => subject.finish(side, source),
+        Step::End => subject.end(),
+    })
+}
+
+/// The reference.
+pub struct OracleSubject(pub Oracle);
+
+impl OracleSubject {
+    pub fn new(spec: &JoinSpec, sources: [usize; 2]) -> OracleSubject {
+        OracleSubject(Oracle::new(spec, sources[0], sources[1]))
+    }
+}
+
+impl Subject for OracleSubject {
+    fn event(&mut self, event: &Arrival) -> Result<Vec<Output>, JoinError> {
+        let Arrival { side, source, ref key, ts, id } = *event;
+        self.0.event(side, source, key.as_deref(), ts, id)
+    }
+
+    fn watermark(&mut self, side: Side, source: usize, ts: i64) -> Vec<Output> {
+        self.0.watermark(side, source, ts)
+    }
+
+    fn idle(&mut self, side: Side, source: usize) -> Vec<Output> {
+        self.0.idle(side, source)
+    }
+
+    fn finish(&mut self, side: Side, source: usize) -> Vec<Output> {
+        self.0.finish(side, source)
+    }
+
+    fn end(&mut self) -> Vec<Output> {
+        self.0.end()
+    }
+}

@@ -1,0 +1,183 @@
+//! The conformance corpus on everything that joins. `tests/conformance/README.md` has the format.
+//!
+//! `INTERVALE_CONFORMANCE_DIR` names another folder of bundles to run instead.
+
+mod common;
+
+use common::{OperatorSubject, OracleSubject, Scenario, Subject, apply, bundles, check};
+use intervale::error::JoinError;
+use intervale::event::{KeyKind, Side};
+use intervale::join::MatchChoice;
+use intervale::join::oracle::Output;
+use intervale::time::LatePolicy;
+
+/// Runs every scenario that `wanted` names and reports all that fail.
+fn run(
+    subject_name: &str,
+    scenarios: &[Scenario],
+    ordered: bool,
+    wanted: impl Fn(&Scenario) -> bool,
+    subject: impl Fn(&Scenario) -> Box<dyn Subject>,
+) {
+    let scenarios: Vec<_> = scenarios.iter().filter(|scenario| wanted(scenario)).collect();
+    let failures: Vec<String> = scenarios
+        .iter()
+        .filter_map(|scenario| check(scenario, &mut *subject(scenario), ordered).err())
+        .collect();
+    println!("{subject_name}: {} scenarios ran, {} failed", scenarios.len(), failures.len());
+    assert!(!scenarios.is_empty(), "{subject_name}: the corpus has no scenario");
+    let first: Vec<_> = failures.iter().take(5).cloned().collect();
+    assert!(failures.is_empty(), "{} failed, first:\n{}", failures.len(), first.join("\n"));
+}
+
+fn all(_: &Scenario) -> bool {
+    true
+}
+
+/// The operator does not choose among matches yet.
+fn every_match(scenario: &Scenario) -> bool {
+    scenario.spec.choice() == MatchChoice::All
+}
+
+fn dropping(scenarios: &[Scenario]) -> Vec<Scenario> {
+    let drops = |scenario: &&Scenario| scenario.spec.lateness().policy == LatePolicy::Output;
+    scenarios.iter().filter(drops).map(Scenario::dropping).collect()
+}
+
+#[test]
+fn the_oracle_conforms() {
+    let scenarios = bundles(KeyKind::Bytes);
+    let oracle = |scenario: &Scenario| -> Box<dyn Subject> {
+        Box::new(OracleSubject::new(&scenario.spec, scenario.sources))
+    };
+    run("oracle", &scenarios, true, all, oracle);
+    run("oracle, late rows dropped", &dropping(&scenarios), true, all, oracle);
+}
+
+#[test]
+fn the_oracle_counts_what_it_drops() {
+    for scenario in bundles(KeyKind::Bytes) {
+        if scenario.spec.lateness().policy != LatePolicy::Output {
+            continue;
+        }
+        let dropping = scenario.dropping();
+        let mut subject = OracleSubject::new(&dropping.spec, dropping.sources);
+        for step in &dropping.steps {
+            apply(&mut subject, step).expect("nothing fails under drop");
+        }
+        let counters = subject.0.counters();
+        counters.check().expect("the counts add up");
+        let late = Side::BOTH.map(|side| counters.side(side).late);
+        assert_eq!(late, scenario.late_counts(), "{}", scenario.name);
+    }
+}
+
+#[test]
+fn the_operator_conforms_on_one_shard() {
+    for keys in [KeyKind::Bytes, KeyKind::Int] {
+        let scenarios = bundles(keys);
+        let operator = |scenario: &Scenario| -> Box<dyn Subject> {
+            Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, 1))
+        };
+        run(&format!("operator, {keys:?} keys"), &scenarios, true, every_match, operator);
+        run("operator, late rows dropped", &dropping(&scenarios), true, every_match, operator);
+    }
+}
+
+#[test]
+fn the_operator_conforms_on_several_shards() {
+    let scenarios = bundles(KeyKind::Bytes);
+    for shard_count in [2, 8] {
+        run(
+            &format!("operator on {shard_count} shards"),
+            &scenarios,
+            false,
+            every_match,
+            |scenario| {
+                Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, shard_count))
+            },
+        );
+    }
+}
+
+#[test]
+fn the_corpus_is_whole() {
+    if std::env::var_os("INTERVALE_CONFORMANCE_DIR").is_none() {
+        assert_eq!(bundles(KeyKind::Bytes).len(), 543);
+    }
+}
+
+type Spoil = fn(&mut Vec<Output>);
+
+/// The oracle with a fault: the harness must see it.
+struct Faulty {
+    oracle: OracleSubject,
+    spoil: Spoil,
+}
+
+impl Faulty {
+    fn spoilt(&self, mut outputs: Vec<Output>) -> Vec<Output> {
+        (self.spoil)(&mut outputs);
+        outputs
+    }
+}
+
+impl Subject for Faulty {
+    fn event(&mut self, event: &common::Arrival) -> Result<Vec<Output>, JoinError> {
+        let outputs = self.oracle.event(event)?;
+        Ok(self.spoilt(outputs))
+    }
+    fn watermark(&mut self, side: Side, source: usize, ts: i64) -> Vec<Output> {
+        let outputs = self.oracle.watermark(side, source, ts);
+        self.spoilt(outputs)
+    }
+    fn idle(&mut self, side: Side, source: usize) -> Vec<Output> {
+        let outputs = self.oracle.idle(side, source);
+        self.spoilt(outputs)
+    }
+    fn finish(&mut self, side: Side, source: usize) -> Vec<Output> {
+        let outputs = self.oracle.finish(side, source);
+        self.spoilt(outputs)
+    }
+    fn end(&mut self) -> Vec<Output> {
+        let outputs = self.oracle.end();
+        self.spoilt(outputs)
+    }
+}
+
+#[test]
+fn a_lost_a_doubled_and_a_misplaced_row_are_seen() {
+    let scenarios = bundles(KeyKind::Bytes);
+    let faults: [(&str, Spoil); 4] = [
+        ("lost", |outputs| outputs.truncate(outputs.len().saturating_sub(1))),
+        ("doubled", |outputs| outputs.extend(outputs.last().copied())),
+        ("reversed", |outputs| outputs.reverse()),
+        ("wrong time", |outputs| {
+            for output in outputs {
+                if let Output::Pair { ts, .. } = output {
+                    *ts = ts.saturating_sub(1);
+                }
+            }
+        }),
+    ];
+    for (name, spoil) in faults {
+        let seen = scenarios.iter().filter(|scenario| {
+            let oracle = OracleSubject::new(&scenario.spec, scenario.sources);
+            check(scenario, &mut Faulty { oracle, spoil }, true).is_err()
+        });
+        assert!(seen.count() > 50, "{name}: too few scenarios notice");
+    }
+}
+
+#[test]
+fn an_output_one_step_too_late_is_seen() {
+    let mut scenario = bundles(KeyKind::Bytes)
+        .into_iter()
+        .find(|scenario| scenario.expected.iter().flatten().count() > 1)
+        .expect("a scenario with outputs");
+    let from = scenario.expected.iter().position(|outputs| !outputs.is_empty()).expect("one");
+    let outputs = std::mem::take(&mut scenario.expected[from]);
+    scenario.expected[from + 1].splice(0..0, outputs);
+    let mut oracle = OracleSubject::new(&scenario.spec, scenario.sources);
+    assert!(check(&scenario, &mut oracle, true).is_err());
+}
