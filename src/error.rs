@@ -93,7 +93,8 @@ impl fmt::Display for SpecError {
             }
             SpecError::UnboundedWithoutLimit => write!(
                 f,
-                "the interval has no end, so nothing would ever be freed; bound the state or the interval"
+                "the interval has no end, so nothing would ever be freed; bound the state or the \
+                 interval"
             ),
             SpecError::ChoiceUnsupported => {
                 write!(f, "this operator emits all matches; choose `all`")

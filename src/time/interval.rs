@@ -16,8 +16,8 @@ pub enum Bound {
 
 /// The closed interval `[lo, hi]` of `right.ts - left.ts` in which two events match.
 ///
-/// All arithmetic is exact: an end beyond the range of `i64` lies beyond every time, it never wraps.
-/// So which of two events arrives first never decides whether they match.
+/// All arithmetic is exact: an end beyond the range of `i64` lies beyond every time, it never
+/// wraps. So which of two events arrives first never decides whether they match.
 ///
 /// ```
 /// use intervale::time::{Bound, Interval};
@@ -60,7 +60,8 @@ impl fmt::Display for IntervalError {
             ),
             IntervalError::OpenAtEdge => write!(
                 f,
-                "an open end lies at the edge of the 64-bit time range; use a closed or an unbounded end"
+                "an open end lies at the edge of the 64-bit time range; use a closed or an \
+                 unbounded end"
             ),
         }
     }
@@ -199,7 +200,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_sides_see_the_same_pairs(lo in edge(), hi in edge(), left in edge(), right in edge()) {
+        fn both_sides_see_the_same_pairs(
+            (lo, hi) in (edge(), edge()),
+            (left, right) in (edge(), edge()),
+        ) {
             let interval = Interval::new_or_empty(Bound::Closed(lo), Bound::Closed(hi)).unwrap();
             let difference = i128::from(right) - i128::from(left);
             let expected = i128::from(lo) <= difference && difference <= i128::from(hi);
