@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod operator;
+pub mod run;
 mod scenario;
 mod subject;
 

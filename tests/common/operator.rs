@@ -42,6 +42,11 @@ impl OperatorSubject {
         sum
     }
 
+    /// The time below which no shard will emit.
+    pub fn output_watermark(&self) -> i64 {
+        self.shards.iter().map(IntervalJoin::output_watermark).min().expect("at least one shard")
+    }
+
     fn key_value(&self, key: &[u8]) -> u64 {
         match self.spec.keys() {
             KeyKind::Bytes => self.hasher.bytes(key),

@@ -1,0 +1,505 @@
+//! The operator against the oracle: all small cases first, then random ones.
+//!
+//! `PROPTEST_CASES=100000 cargo test --release --test oracle_model` looks longer.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, limits};
+use intervale::event::{KeyKind, Side};
+use intervale::join::oracle::Output;
+use intervale::join::{Counters, JoinKind, JoinSpec, MatchChoice};
+use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
+use proptest::prelude::*;
+
+const KINDS: [JoinKind; 6] = [
+    JoinKind::Inner,
+    JoinKind::Left,
+    JoinKind::Right,
+    JoinKind::Full,
+    JoinKind::Semi,
+    JoinKind::Anti,
+];
+const CLOCKS: [LatenessClock; 2] = [LatenessClock::Merged, LatenessClock::Own];
+
+/// Everything that is needed to run a case again.
+#[derive(Clone, Debug)]
+struct Case {
+    spec: JoinSpec,
+    sources: [usize; 2],
+    steps: Vec<Step>,
+}
+
+/// How the operator is fed.
+#[derive(Clone, Copy, Debug)]
+struct Feed {
+    batch_events_max: usize,
+    shard_count: usize,
+}
+
+/// Runs both and compares after every step (after every batch, where events go together).
+fn compare(case: &Case, feed: Feed) -> Result<(), String> {
+    let mut oracle = OracleSubject::new(&case.spec, case.sources);
+    let mut operator = OperatorSubject::new(&case.spec, case.sources, feed.shard_count);
+    let mut at = 0;
+    while at < case.steps.len() {
+        let together = batch_at(&case.steps[at..], feed.batch_events_max);
+        let held = operator.output_watermark();
+        let (expected, got) = if together.is_empty() {
+            let step = &case.steps[at];
+            at += 1;
+            (apply(&mut oracle, step), apply(&mut operator, step))
+        } else {
+            at += together.len();
+            (oracle.events(&together), operator.events(&together))
+        };
+        let fail = |what: &str, expected: &dyn std::fmt::Debug, got: &dyn std::fmt::Debug| {
+            let steps = &case.steps[..at];
+            let spec = &case.spec;
+            format!("{what}\nexpected {expected:?}\ngot      {got:?}\n{feed:?} {spec:?}\n{steps:?}")
+        };
+        let (expected, got) = match (expected, got) {
+            (Ok(expected), Ok(got)) => (expected, got),
+            (expected, got) if expected.is_err() && expected == got => return Ok(()),
+            (expected, got) => return Err(fail("one of them failed", &expected, &got)),
+        };
+        if sorted(&expected) != sorted(&got) {
+            return Err(fail("different rows", &expected, &got));
+        }
+        if !same_order(&together, &expected, &got, feed.shard_count) {
+            return Err(fail("another order", &expected, &got));
+        }
+        if let Some(early) = below_output_watermark(case, &got, held) {
+            return Err(fail("below the output watermark", &held, &early));
+        }
+    }
+    let (expected, got) = (oracle.0.counters(), operator.counters());
+    if comparable(expected) != comparable(&got) {
+        return Err(format!("counts\nexpected {expected:?}\ngot      {got:?}\n{case:?}"));
+    }
+    Ok(())
+}
+
+/// The events of one side and source that come next with nothing between them, up to `most`.
+fn batch_at(steps: &[Step], most: usize) -> Vec<Arrival> {
+    let mut batch: Vec<Arrival> = Vec::new();
+    for step in steps.iter().take(most) {
+        match (step, batch.first()) {
+            (Step::Event(event), Some(first))
+                if (event.side, event.source) != (first.side, first.source) =>
+            {
+                break;
+            }
+            (Step::Event(event), _) => batch.push(event.clone()),
+            _ => break,
+        }
+    }
+    batch
+}
+
+fn sorted(outputs: &[Output]) -> Vec<Output> {
+    let mut outputs = outputs.to_vec();
+    outputs.sort_unstable();
+    outputs
+}
+
+/// The pairs of each arriving event in the order of its partners; on one shard, padded rows of one
+/// watermark in the order of (end, arrival).
+fn same_order(together: &[Arrival], expected: &[Output], got: &[Output], shards: usize) -> bool {
+    if together.is_empty() {
+        return shards > 1 || expected == got;
+    }
+    together.iter().all(|event| {
+        let pairs_of = |outputs: &[Output]| -> Vec<Output> {
+            let its = |output: &&Output| match (**output, event.side) {
+                (Output::Pair { left, .. }, Side::Left) => left == event.id,
+                (Output::Pair { right, .. }, Side::Right) => right == event.id,
+                _ => false,
+            };
+            outputs.iter().filter(its).copied().collect()
+        };
+        pairs_of(expected) == pairs_of(got)
+    })
+}
+
+/// A result older than what the operator promised before this step. Rows that are never late for
+/// want of a key, and late rows that join, make no promise; nor do clocks of single sources.
+fn below_output_watermark(case: &Case, outputs: &[Output], held: i64) -> Option<Output> {
+    let lateness = case.spec.lateness();
+    if lateness.policy == LatePolicy::Join || lateness.clock == LatenessClock::Own {
+        return None;
+    }
+    let event = |wanted: u64| {
+        case.steps.iter().find_map(|step| match step {
+            Step::Event(event) if event.id == wanted => Some(event),
+            _ => None,
+        })
+    };
+    let early = |output: &Output| match *output {
+        Output::Pair { ts, .. } => ts < held,
+        Output::Single { id, .. } => {
+            event(id).is_some_and(|event| event.key.is_some() && event.ts < held)
+        }
+        Output::Late { .. } => false,
+    };
+    outputs.iter().copied().find(early)
+}
+
+/// The counts that are the same at the same moment; memory may be freed a little later.
+fn comparable(counters: &Counters) -> Counters {
+    let mut counters = *counters;
+    for side in &mut counters.sides {
+        side.freed = 0;
+    }
+    counters
+}
+
+fn spec(lo: i64, hi: i64, kind: JoinKind, lateness: Lateness) -> JoinSpec {
+    let bounds = JoinSpec::between(Bound::Closed(lo), Bound::Closed(hi));
+    bounds.kind(kind).lateness(lateness).build(&limits()).expect("a valid spec")
+}
+
+fn event(side: Side, key: &str, ts: i64) -> Step {
+    Step::Event(Arrival { side, source: 0, key: Some(key.into()), ts, id: 0 })
+}
+
+fn watermark(side: Side, ts: i64) -> Step {
+    Step::Watermark { side, source: 0, ts }
+}
+
+/// All sequences of `length` steps over an alphabet, each followed by the end of input.
+fn for_all_sequences(alphabet: &[Step], length: u32, mut each: impl FnMut(Vec<Step>)) {
+    for number in 0..alphabet.len().pow(length) {
+        let mut rest = number;
+        let mut steps = Vec::with_capacity(length as usize + 1);
+        for id in 0..length {
+            let mut step = alphabet[rest % alphabet.len()].clone();
+            rest /= alphabet.len();
+            if let Step::Event(event) = &mut step {
+                event.id = u64::from(id);
+            }
+            steps.push(step);
+        }
+        steps.push(Step::End);
+        each(steps);
+    }
+}
+
+fn check_all(alphabet: &[Step], length: u32, specs: &[JoinSpec]) {
+    let mut runs = 0;
+    for spec in specs {
+        for_all_sequences(alphabet, length, |steps| {
+            let case = Case { spec: *spec, sources: [1, 1], steps };
+            for batch_events_max in [1, 8] {
+                let feed = Feed { batch_events_max, shard_count: 1 };
+                compare(&case, feed).unwrap_or_else(|report| panic!("{report}"));
+                runs += 1;
+            }
+        });
+    }
+    println!("{runs} runs");
+}
+
+fn lateness_settings() -> Vec<Lateness> {
+    let mut settings = Vec::new();
+    for clock in CLOCKS {
+        for (policy, allowed) in
+            [(LatePolicy::Output, 0), (LatePolicy::Join, 0), (LatePolicy::Output, 1)]
+        {
+            settings.push(Lateness { policy, clock, allowed });
+        }
+    }
+    settings
+}
+
+#[test]
+fn all_short_sequences_of_two_keys() {
+    let mut alphabet = Vec::new();
+    for side in Side::BOTH {
+        for key in ["a", "b"] {
+            alphabet.extend([10, 12].map(|ts| event(side, key, ts)));
+        }
+        alphabet.extend([11, 13].map(|ts| watermark(side, ts)));
+    }
+    let mut specs = Vec::new();
+    for (lo, hi) in [(0, 0), (-2, 2), (1, 3), (-3, -1)] {
+        for kind in KINDS {
+            specs.extend(lateness_settings().into_iter().map(|late| spec(lo, hi, kind, late)));
+        }
+    }
+    check_all(&alphabet, 3, &specs);
+}
+
+#[test]
+fn all_longer_sequences_of_one_key() {
+    let alphabet = [
+        event(Side::Left, "a", 10),
+        event(Side::Right, "a", 10),
+        event(Side::Right, "a", 12),
+        watermark(Side::Left, 12),
+        watermark(Side::Right, 11),
+        watermark(Side::Right, 13),
+    ];
+    let mut specs = Vec::new();
+    for (lo, hi, kind) in [
+        (0, 2, JoinKind::Full),
+        (-2, 0, JoinKind::Left),
+        (0, 1, JoinKind::Anti),
+        (-1, 2, JoinKind::Semi),
+    ] {
+        for clock in CLOCKS {
+            let late = Lateness { policy: LatePolicy::Join, clock, allowed: 0 };
+            specs.push(spec(lo, hi, kind, late));
+            specs.push(spec(lo, hi, kind, Lateness { policy: LatePolicy::Output, ..late }));
+        }
+    }
+    check_all(&alphabet, 5, &specs);
+}
+
+/// One step before its times are scaled and shifted: what, which source and key, and a time that
+/// strays by `jitter` from how far the case has come.
+#[derive(Clone, Copy, Debug)]
+struct Draft {
+    what: u8,
+    right: bool,
+    source: usize,
+    key: u8,
+    jitter: i64,
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    (0..100u8, any::<bool>(), 0..3usize, 0..8u8, -30..30i64)
+        .prop_map(|(what, right, source, key, jitter)| Draft { what, right, source, key, jitter })
+}
+
+/// Where the times lie, and how far apart.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    base: i64,
+    scale: i64,
+    advance: i64,
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let near_the_edges_and_between =
+        prop_oneof![Just(i64::MIN + 1), Just(i64::MAX - 120), Just(-50), Just(1_700_000_000_000)];
+    let scale = prop_oneof![3 => Just(1), 1 => Just(1000), 1 => Just(1 << 33)];
+    (near_the_edges_and_between, scale, 0..4i64).prop_map(|(base, scale, advance)| Frame {
+        base,
+        scale,
+        advance,
+    })
+}
+
+fn lateness() -> impl Strategy<Value = Lateness> {
+    let policy = prop_oneof![
+        Just(LatePolicy::Drop),
+        Just(LatePolicy::Output),
+        Just(LatePolicy::Output),
+        Just(LatePolicy::Join),
+        Just(LatePolicy::Join),
+        Just(LatePolicy::Fail),
+    ];
+    let allowed = prop_oneof![4 => Just(0), 3 => 1..30i64, 1 => Just(i64::MAX)];
+    (policy, prop::sample::select(&CLOCKS[..]), allowed)
+        .prop_map(|(policy, clock, allowed)| Lateness { policy, clock, allowed })
+}
+
+fn interval(scale: i64) -> impl Strategy<Value = (Bound, Bound)> {
+    let (a, b) = (-25..25i64, -25..25i64);
+    let off = -1..=1i64;
+    let usual =
+        (a, b, off, any::<bool>(), any::<bool>()).prop_map(move |(a, b, off, open_lo, open_hi)| {
+            let lo = a.min(b) * scale + off;
+            let hi = a.max(b) * scale + off + 2;
+            let lo = if open_lo { Bound::Open(lo) } else { Bound::Closed(lo) };
+            let hi = if open_hi { Bound::Open(hi) } else { Bound::Closed(hi) };
+            (lo, hi)
+        });
+    let far = prop_oneof![
+        Just((Bound::Closed(i64::MIN), Bound::Closed(3))),
+        Just((Bound::Closed(-3), Bound::Closed(i64::MAX))),
+        Just((Bound::Unbounded, Bound::Closed(0))),
+        Just((Bound::Closed(0), Bound::Unbounded)),
+        Just((Bound::Unbounded, Bound::Unbounded)),
+        Just((Bound::Closed(i64::MAX - 50), Bound::Closed(i64::MAX))),
+    ];
+    prop_oneof![8 => usual, 1 => far]
+}
+
+fn case(choice: MatchChoice) -> impl Strategy<Value = Case> {
+    let kinds = match choice {
+        MatchChoice::All => &KINDS[..],
+        _ => &KINDS[..2],
+    };
+    let sources = (1..4usize, 1..4usize);
+    let keys = prop::sample::select(&[KeyKind::Int, KeyKind::Bytes][..]);
+    let steps = prop_oneof![
+        2 => prop::collection::vec(draft(), 10..40),
+        1 => prop::collection::vec(draft(), 40..200),
+    ];
+    frame()
+        .prop_flat_map(move |frame| {
+            let parts =
+                (interval(frame.scale), prop::sample::select(kinds), lateness(), keys.clone());
+            (Just(frame), parts, sources.clone(), steps.clone())
+        })
+        .prop_map(move |(frame, ((lo, hi), kind, lateness, keys), (left, right), drafts)| {
+            let builder = JoinSpec::between(lo, hi).kind(kind).keys(keys).lateness(lateness);
+            let spec = builder.choice(choice).allow_empty().build(&limits()).expect("a valid spec");
+            let sources = [left, right];
+            let mut steps: Vec<Step> = drafts
+                .iter()
+                .enumerate()
+                .map(|(index, draft)| step(index, draft, frame, sources))
+                .collect();
+            steps.push(Step::End);
+            // The end of time itself is still on time afterwards.
+            for (side, id) in [(Side::Left, 9_000), (Side::Right, 9_001), (Side::Left, 9_002)] {
+                let arrival = Arrival { side, source: 0, key: Some("k1".into()), ts: i64::MAX, id };
+                steps.push(Step::Event(arrival));
+            }
+            Case { spec, sources, steps }
+        })
+}
+
+fn step(index: usize, draft: &Draft, frame: Frame, sources: [usize; 2]) -> Step {
+    let side = if draft.right { Side::Right } else { Side::Left };
+    let source = draft.source % sources[side.index()];
+    let at = |ticks: i64| {
+        let from_base = ticks.max(0).saturating_mul(frame.scale);
+        frame.base.saturating_add(from_base).max(i64::MIN + 1)
+    };
+    let progress = index as i64 * frame.advance;
+    match draft.what {
+        0..75 => Step::Event(Arrival {
+            side,
+            source,
+            key: (draft.key > 0).then(|| format!("k{}", draft.key / 2).into_bytes()),
+            ts: at(progress + draft.jitter + 20).saturating_add(draft.jitter % 2),
+            id: index as u64,
+        })
+        .valid(),
+        75..95 => Step::Watermark { side, source, ts: at(progress + draft.jitter) },
+        95..98 => Step::Idle { side, source },
+        _ => Step::Finish { side, source },
+    }
+}
+
+trait Valid {
+    fn valid(self) -> Self;
+}
+
+impl Valid for Step {
+    /// `i64::MIN` is no time.
+    fn valid(mut self) -> Step {
+        if let Step::Event(event) = &mut self {
+            event.ts = event.ts.max(i64::MIN + 1);
+        }
+        self
+    }
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    let cases = match std::env::var("PROPTEST_CASES") {
+        Ok(wanted) => wanted.parse().expect("PROPTEST_CASES is a number"),
+        Err(_) => cases,
+    };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(400))]
+
+    #[test]
+    fn random_cases_on_one_shard(
+        case in case(MatchChoice::All),
+        batch_events_max in prop::sample::select(vec![1usize, 2, 7, 64]),
+    ) {
+        let feed = Feed { batch_events_max, shard_count: 1 };
+        prop_assert_eq!(compare(&case, feed), Ok(()));
+    }
+
+    #[test]
+    fn random_cases_on_several_shards(
+        case in case(MatchChoice::All),
+        batch_events_max in prop::sample::select(vec![1usize, 16]),
+        shard_count in 2..5usize,
+    ) {
+        prop_assert_eq!(compare(&case, Feed { batch_events_max, shard_count }), Ok(()));
+    }
+
+    /// What a choice gives is the best of the pairs that come out without one.
+    #[test]
+    fn a_choice_is_the_best_of_all_pairs(
+        choice in prop::sample::select(vec![
+            MatchChoice::First, MatchChoice::Last, MatchChoice::Nearest,
+        ]),
+        case in Just(()).prop_flat_map(|()| case(MatchChoice::First)),
+    ) {
+        let lateness = case.spec.lateness();
+        // A late row that joins may come after the choice; so may one from a source that was idle
+        // and is judged by its own clock.
+        let lateness = Lateness { policy: LatePolicy::Drop, clock: LatenessClock::Merged, ..lateness };
+        let all = outputs_with(&case, MatchChoice::All, lateness);
+        let chosen = outputs_with(&case, choice, lateness);
+        prop_assert_eq!(sorted(&best_of(&case, choice, &all)), sorted(&chosen));
+    }
+}
+
+fn outputs_with(case: &Case, choice: MatchChoice, lateness: Lateness) -> Vec<Output> {
+    let (lo, hi) = (case.spec.interval().lo(), case.spec.interval().hi());
+    let spec = JoinSpec::between(Bound::Closed(lo), Bound::Closed(hi))
+        .kind(case.spec.kind())
+        .lateness(lateness)
+        .choice(choice)
+        .allow_empty()
+        .build(&limits())
+        .expect("a valid spec");
+    let mut oracle = OracleSubject::new(&spec, case.sources);
+    // Rows that come after the end of input are never freed, so their choice stays open.
+    let until_end = case.steps.iter().take_while(|step| **step != Step::End);
+    let mut out: Vec<Output> =
+        until_end.flat_map(|step| apply(&mut oracle, step).expect("nothing fails")).collect();
+    out.extend(oracle.end());
+    out
+}
+
+/// One pair a left row, by the plain definition; the pairs come in the order of arrival.
+fn best_of(case: &Case, choice: MatchChoice, all: &[Output]) -> Vec<Output> {
+    let times: BTreeMap<u64, i64> = case
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Event(event) => Some((event.id, event.ts)),
+            _ => None,
+        })
+        .collect();
+    let mut best: BTreeMap<u64, Output> = BTreeMap::new();
+    let mut out = Vec::new();
+    for &output in all {
+        let Output::Pair { left, right, .. } = output else {
+            out.push(output);
+            continue;
+        };
+        // Smaller is better; ids are arrivals, so the first arrived wins among equals.
+        let rank = |right: u64| {
+            let (at, left_at) = (i128::from(times[&right]), i128::from(times[&left]));
+            match choice {
+                MatchChoice::First | MatchChoice::All => (at, 0, right),
+                MatchChoice::Last => (-at, 0, right),
+                MatchChoice::Nearest => ((at - left_at).abs(), at, right),
+            }
+        };
+        let better = match best.get(&left) {
+            Some(Output::Pair { right: before, .. }) => rank(right) < rank(*before),
+            _ => true,
+        };
+        if better {
+            best.insert(left, output);
+        }
+    }
+    out.extend(best.into_values());
+    out
+}
