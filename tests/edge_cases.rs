@@ -542,7 +542,7 @@ fn case_40_keys_do_not_mix(make: Make) {
 fn case_40_a_side_that_stays_empty_takes_bounded_memory() {
     let spec = build(JoinSpec::between(Bound::Closed(-100), Bound::Closed(100)));
     let hasher = KeyHasher::new(KeyKind::Int, 1);
-    let mut join = IntervalJoin::new(spec, hasher.clone(), limits());
+    let mut join = IntervalJoin::new(spec, hasher.clone(), limits()).unwrap();
     let mut batch = EventBatch::with_capacity(Side::Left, 1000, 8000);
     let mut ignore = |_: intervale::event::Event<'_>, _: intervale::event::Event<'_>| ();
     let mut bytes_after = Vec::new();

@@ -10,10 +10,10 @@ mod bench;
 mod completions;
 mod console;
 mod failure;
+mod r#gen;
 mod join;
 mod os;
 mod text;
-mod r#gen;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

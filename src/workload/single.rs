@@ -54,7 +54,7 @@ impl SingleJoin {
         let hasher = KeyHasher::random(KeyKind::Int);
         let spec = workload.built_spec(kind)?;
         Ok(SingleJoin {
-            join: IntervalJoin::new(spec, hasher.clone(), Limits::UNBOUNDED),
+            join: IntervalJoin::new(spec, hasher.clone(), Limits::UNBOUNDED)?,
             hasher,
             batch: EventBatch::with_capacity(
                 Side::Left,

@@ -22,7 +22,7 @@ pub struct OperatorSubject {
 impl OperatorSubject {
     pub fn new(spec: &JoinSpec, sources: [usize; 2], shard_count: usize) -> OperatorSubject {
         let hasher = KeyHasher::new(spec.keys(), 42);
-        let shard = || IntervalJoin::new(*spec, hasher.clone(), limits());
+        let shard = || IntervalJoin::new(*spec, hasher.clone(), limits()).unwrap();
         OperatorSubject {
             spec: *spec,
             clocks: sources.map(SideClock::new),
