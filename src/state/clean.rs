@@ -7,9 +7,10 @@
 
 use super::State;
 use super::arena::{Arena, CHUNK_NUMBERS};
-use super::index::{Arenas, Index};
+use super::index::Index;
 use super::ring::Ring;
 use super::run::{Run, run_bytes};
+use super::table::Arenas;
 use crate::event::Side;
 
 /// Free numbers of a side under which a round starts.

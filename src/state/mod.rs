@@ -14,7 +14,7 @@
 //! | `run` | the events of one key in one bucket: columns in raw memory |
 //! | `arena` | numbered chunks of memory, and when a number may be used again |
 //! | `ring` | the time buckets of a side |
-//! | `index` | key -> newest runs |
+//! | `index`, `table` | key -> newest runs; the cache lines that hold this |
 //! | `expiry` | rows that come out when they are freed |
 //! | `clean` | the rounds after which chunk numbers are used again |
 
@@ -26,6 +26,7 @@ mod index;
 mod probe;
 mod ring;
 mod run;
+mod table;
 
 #[cfg(test)]
 mod tests;
@@ -38,10 +39,11 @@ use crate::time::Interval;
 use arena::Arena;
 use clean::Cleaner;
 use expiry::Expiry;
-use index::{Arenas, Index};
+use index::Index;
 use probe::Scratch;
 use ring::Ring;
 use run::{MATCHED, Run, prefetch};
+use table::Arenas;
 
 /// State cannot take the row: its bound is reached, or its handles are exhausted (some 2,000 chunks
 /// of up to 32 MiB a side).

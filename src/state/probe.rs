@@ -2,11 +2,12 @@
 
 use super::arena::Handle;
 use super::expiry::Waiting;
-use super::index::{Entry, Found};
+use super::index::Home;
 use super::ring::Exhausted;
 use super::run::{
     CAPACITY_LOG2_MAX, LATE, MATCHED, Run, SEQUENCE_MASK, Word, key_rest, prefetch, run_bytes,
 };
+use super::table::{Entry, Found};
 use super::{State, StateFull};
 use crate::event::{EventBatch, Side};
 use crate::limits::BATCH_EVENTS_MAX;
@@ -86,11 +87,11 @@ struct Hit {
 
 /// An event on its way through the phases.
 #[derive(Clone, Copy)]
-pub(super) struct Item {
-    pub(super) key: u64,
-    pub(super) home: u32,
-    pub(super) index: u32,
-    pub(super) late: bool,
+struct Item {
+    key: u64,
+    home: Home,
+    index: u32,
+    late: bool,
 }
 
 /// Memory that the phases use again and again.
@@ -142,7 +143,7 @@ impl State {
     ) -> Result<BatchStats, StateFull> {
         debug_assert!(range.len() <= BATCH_EVENTS_MAX);
         let mut scratch = std::mem::replace(&mut self.scratch, Scratch::unused());
-        self.index.grow(&self.arenas);
+        self.index.grow(range.len(), &self.arenas);
         self.widen_and_clean();
         let mut pass = Pass {
             side: batch.side(),
@@ -168,6 +169,7 @@ impl State {
     }
 
     /// Phase 1: ask for the index lines.
+    #[inline(never)]
     fn look_up(
         &mut self,
         items: &mut Vec<Item>,
@@ -189,6 +191,7 @@ impl State {
     }
 
     /// Phase 2: find the keys. Whatever has no entry has no partner and is stored at once.
+    #[inline(never)]
     fn find_and_insert_new<V: Visit>(
         &mut self,
         scratch: &mut Scratch,
@@ -213,6 +216,7 @@ impl State {
     }
 
     /// Phase 3: probe the other side's runs and append to our own.
+    #[inline(never)]
     fn probe_and_append<V: Visit>(
         &mut self,
         scratch: &mut Scratch,
@@ -246,7 +250,7 @@ impl State {
 
     /// The home line of an item, also after the index had to grow in the middle of a batch.
     #[inline]
-    fn home(&self, item: &Item, layout: u32) -> u32 {
+    fn home(&self, item: &Item, layout: u32) -> Home {
         if layout == self.index.layout() { item.home } else { self.index.prefetch(item.key) }
     }
 
@@ -265,7 +269,7 @@ impl State {
 
     /// Looks again, through all candidates.
     #[cold]
-    pub(super) fn search(&self, item: &Item) -> Option<Entry> {
+    fn search(&self, item: &Item) -> Option<Entry> {
         let home = self.index.prefetch(item.key);
         for skip in 0.. {
             match self.index.find(item.key, home, skip, &self.arenas) {
@@ -374,7 +378,7 @@ impl State {
                 break;
             }
             // No line near the key's has room, which a table that keeps up does not let happen.
-            self.index.split(self.index.line_count() / 2, &self.arenas);
+            self.index.grow_now(&self.arenas);
         }
         stored.map_err(|Exhausted| StateFull)
     }

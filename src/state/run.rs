@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! offset  size       field
-//!      0     4       key rest (24 bits) << 8 | log2 of the capacity
+//!      0     4       the high half of the key's value
 //!      4     4       handle of the next older run of the key, 0: none
-//!      8     4       length, or MOVED: the run has grown and stands where `next older` says
+//!      8     4       length << 8 | MOVED | log2 of the capacity; MOVED: the run has grown and
+//!                    stands where `next older` says
 //!     12     4       tag of the only row, when the capacity is 1; else unused
 //!     16     8 c     timestamps
 //!  16+8c     8 c     words: rows of up to 8 bytes in place, or the address of a longer one
@@ -20,8 +21,9 @@ use std::slice;
 /// Bytes of a run's header.
 const HEADER: usize = 16;
 
-/// The length that says: the run has grown, follow the handle.
-const MOVED: u32 = u32::MAX;
+/// Set beside the length once the run has grown: follow the handle.
+const MOVED: u32 = 1 << 7;
+const LEN_SHIFT: u32 = 8;
 
 /// The largest capacity of a run is 2 to the power of this; a longer one continues in another run.
 pub(crate) const CAPACITY_LOG2_MAX: u32 = 16;
@@ -39,10 +41,10 @@ pub(crate) const SEQUENCE_MASK: u32 = WHOLE_WORD - 1;
 /// Addresses of user space never have the top byte set.
 const SHORT: u64 = 0x80;
 
-/// The part of a key's value that neither the home line nor the tag of an index entry implies.
+/// The half of a key's value that the tag of an index entry does not hold.
 #[inline]
 pub(crate) fn key_rest(key: u64) -> u32 {
-    (key >> 40) as u32
+    (key >> 32) as u32
 }
 
 /// Bytes of a run with room for `1 << capacity_log2` rows, a multiple of 16.
@@ -110,9 +112,9 @@ impl Run {
         older: u32,
     ) -> Run {
         let run = Run(address);
-        run.set_word32(0, rest << 8 | capacity_log2);
+        run.set_word32(0, rest);
         run.set_word32(4, older);
-        run.set_word32(8, 0);
+        run.set_word32(8, capacity_log2);
         run
     }
 
@@ -129,18 +131,13 @@ impl Run {
     }
 
     #[inline]
-    pub(crate) fn address(self) -> *mut u8 {
-        self.0
-    }
-
-    #[inline]
     pub(crate) fn rest(self) -> u32 {
-        self.word32(0) >> 8
+        self.word32(0)
     }
 
     #[inline]
     pub(crate) fn capacity_log2(self) -> u32 {
-        self.word32(0) & 0xFF
+        self.word32(8) & (MOVED - 1)
     }
 
     #[inline]
@@ -155,19 +152,19 @@ impl Run {
 
     #[inline]
     pub(crate) fn is_moved(self) -> bool {
-        self.word32(8) == MOVED
+        self.word32(8) & MOVED != 0
     }
 
     /// Marks the run as grown into the one that `handle` names.
     #[inline]
     pub(crate) fn set_moved(self, handle: u32) {
-        self.set_word32(8, MOVED);
+        self.set_word32(8, self.word32(8) | MOVED);
         self.set_older(handle);
     }
 
     #[inline]
     pub(crate) fn len(self) -> usize {
-        self.word32(8) as usize
+        (self.word32(8) >> LEN_SHIFT) as usize
     }
 
     #[inline]
@@ -264,7 +261,7 @@ impl Run {
             *self.word_pointer(len) = word.bits;
             *self.tag_pointer(len) = tag | word.flag;
         }
-        self.set_word32(8, len as u32 + 1);
+        self.set_word32(8, self.word32(8) + (1 << LEN_SHIFT));
     }
 
     /// Appends all rows of `other`; there must be room.
@@ -278,7 +275,7 @@ impl Run {
             ptr::copy_nonoverlapping(other.word_pointer(0), self.word_pointer(start), len);
             ptr::copy_nonoverlapping(other.tag_pointer(0), self.tag_pointer(start), len);
         }
-        self.set_word32(8, (start + len) as u32);
+        self.set_word32(8, self.word32(8) + ((len as u32) << LEN_SHIFT));
     }
 }
 

@@ -66,12 +66,12 @@ impl Keys {
         for rest in parts {
             for tag in parts {
                 for home in parts {
-                    values.push(rest << 40 | tag << 12 | home);
+                    values.push(rest << 32 | home << 20 | tag);
                 }
             }
         }
         // Crowds one home line far over its five places.
-        values.extend((4..60).map(|tag| tag << 13 | 7));
+        values.extend((4..60).map(|tag| 7 << 20 | tag));
         Keys { hasher: KeyHasher::new(KeyKind::Int, 3), values }
     }
 

@@ -1,0 +1,250 @@
+//! The lines of the index: what one cache line holds, and tables of them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use super::arena::{Arena, Handle, advise_huge_pages};
+use crate::event::Side;
+
+/// Keys of a line.
+pub(super) const LINE_KEYS: usize = 5;
+/// Lines beyond the home line that an entry may stand in.
+pub(super) const OVERFLOW_MAX: usize = 15;
+/// Lines of a segment (2 MiB, a huge page); the table is a list of segments.
+const SEGMENT_LOG2: u32 = 15;
+pub(super) const SEGMENT_LINES: usize = 1 << SEGMENT_LOG2;
+pub(super) const SEGMENT_BYTES: usize = SEGMENT_LINES * size_of::<Line>();
+
+const _: () = assert!(size_of::<Line>() == 64);
+
+/// One cache line of the table.
+#[repr(C, align(64))]
+pub(crate) struct Line {
+    pub(super) tags: [u32; LINE_KEYS],
+    pub(super) heads: [[Handle; LINE_KEYS]; 2],
+    pub(super) overflow: u32,
+}
+
+/// An entry between two tables.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Taken {
+    pub(super) tag: u32,
+    pub(super) heads: [Handle; 2],
+}
+
+/// The handles of both sides say which entries are live.
+pub(crate) type Arenas = [Arena; 2];
+
+/// An entry: a line and a place in it. Valid until the table grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(super) line: NonNull<Line>,
+    pub(super) place: u32,
+}
+
+impl Entry {
+    #[inline]
+    pub(crate) fn head(self, side: Side) -> Handle {
+        // SAFETY: the line is part of the table, which outlives the entry and lends out no
+        // references to its lines; `place` is under LINE_KEYS.
+        unsafe { (*self.line.as_ptr()).heads[side.index()][self.place as usize] }
+    }
+
+    #[inline]
+    pub(crate) fn set_head(self, side: Side, handle: Handle) {
+        // SAFETY: as in `head`; the index is used by one thread.
+        unsafe { (*self.line.as_ptr()).heads[side.index()][self.place as usize] = handle }
+    }
+
+    #[inline]
+    pub(super) fn reset(self, tag: u32, heads: [Handle; 2]) {
+        // SAFETY: as in `set_head`; one reference at a time.
+        let line = unsafe { &mut *self.line.as_ptr() };
+        let place = self.place as usize;
+        line.tags[place] = tag;
+        (line.heads[0][place], line.heads[1][place]) = (heads[0], heads[1]);
+    }
+}
+
+/// What a look in the index found.
+pub(crate) enum Found {
+    /// An entry with the key's tag that is live; its runs tell whether it is the key.
+    Candidate(Entry),
+    /// No entry: the key has no live row on either side.
+    Absent,
+}
+
+impl Line {
+    /// The places whose tag is `tag`, as bits.
+    #[inline]
+    pub(super) fn places_with(&self, tag: u32) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE2 is part of x86-64; sixteen bytes from `tags` on are within the line, which
+        // is aligned to 64.
+        let first_four = unsafe {
+            use std::arch::x86_64::{
+                _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_movemask_ps, _mm_set1_epi32,
+            };
+            let tags = _mm_load_si128(self.tags.as_ptr().cast());
+            _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(tags, _mm_set1_epi32(tag as i32))))
+                as u32
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let first_four =
+            (0..4).fold(0, |bits, place| bits | u32::from(self.tags[place] == tag) << place);
+        first_four | u32::from(self.tags[4] == tag) << 4
+    }
+
+    /// The places whose entry is live, as bits.
+    #[inline]
+    pub(super) fn live_places(&self, arenas: &Arenas) -> u32 {
+        let mut live = 0;
+        for place in 0..LINE_KEYS {
+            live |= u32::from(self.is_live(place, arenas)) << place;
+        }
+        live
+    }
+
+    #[inline]
+    pub(super) fn is_live(&self, place: usize, arenas: &Arenas) -> bool {
+        arenas[0].is_live(self.heads[0][place]) | arenas[1].is_live(self.heads[1][place])
+    }
+}
+
+/// Lines, in segments.
+pub(super) struct Table {
+    pub(super) segments: Vec<NonNull<Line>>,
+    pub(super) line_count: usize,
+}
+
+impl Table {
+    #[inline]
+    pub(super) fn home_of(&self, tag: u32) -> usize {
+        // Below the number of lines, which fits 32 bits by far (2^32 lines are 256 GiB).
+        ((u64::from(tag) * self.line_count as u64) >> 32) as usize
+    }
+
+    #[inline]
+    pub(super) fn line(&self, number: usize) -> NonNull<Line> {
+        let segment = self.segments[number >> SEGMENT_LOG2];
+        // SAFETY: a segment has SEGMENT_LINES lines, and the offset is under that.
+        unsafe { segment.add(number & (SEGMENT_LINES - 1)) }
+    }
+
+    /// The lines that an entry of `home` may stand in, the first `reach` of them beyond it.
+    pub(super) fn lines_from(
+        &self,
+        home: usize,
+        reach: usize,
+    ) -> impl Iterator<Item = NonNull<Line>> {
+        (home..=home + reach).map(|number| self.line(number))
+    }
+
+    /// Makes lines up to `number`, and those that they overflow into, out of `spares` or new memory.
+    pub(super) fn extend_to(&mut self, number: usize, spares: &mut Vec<NonNull<Line>>) {
+        while self.segments.len() * SEGMENT_LINES <= number + OVERFLOW_MAX {
+            self.segments.push(spares.pop().unwrap_or_else(allocate_segment));
+        }
+    }
+
+    /// Finds a place for an entry of `home` that holds no live entry.
+    pub(super) fn claim(&self, home: usize, arenas: &Arenas) -> Option<Entry> {
+        for (displacement, pointer) in self.lines_from(home, OVERFLOW_MAX).enumerate() {
+            // SAFETY: a line of the table, used by one thread, no exclusive reference held.
+            let live = unsafe { pointer.as_ref() }.live_places(arenas);
+            let place = (!live).trailing_zeros();
+            if place < LINE_KEYS as u32 {
+                // SAFETY: as above; one reference at a time.
+                let home_line = unsafe { self.line(home).as_mut() };
+                home_line.overflow = home_line.overflow.max(displacement as u32);
+                return Some(Entry { line: pointer, place });
+            }
+        }
+        None
+    }
+
+    /// Looks through the lines beyond `home`; corrects how many of them must be looked through.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find_beyond(
+        &self,
+        tag: u32,
+        home: usize,
+        mut skip: u32,
+        arenas: &Arenas,
+    ) -> Found {
+        let home_line = self.line(home);
+        // SAFETY: a line of the table, used by one thread, no exclusive reference held.
+        let reach = unsafe { home_line.as_ref() }.overflow as usize;
+        let mut reach_needed = 0;
+        for (displacement, pointer) in self.lines_from(home, reach).enumerate().skip(1) {
+            // SAFETY: as above.
+            let line = unsafe { pointer.as_ref() };
+            for place in 0..LINE_KEYS {
+                if self.home_of(line.tags[place]) != home || !line.is_live(place, arenas) {
+                    continue;
+                }
+                reach_needed = displacement as u32;
+                if line.tags[place] == tag {
+                    if skip == 0 {
+                        return Found::Candidate(Entry { line: pointer, place: place as u32 });
+                    }
+                    skip -= 1;
+                }
+            }
+        }
+        // SAFETY: as above, and no shared reference is held any more.
+        unsafe { (*home_line.as_ptr()).overflow = reach_needed };
+        Found::Absent
+    }
+
+    /// Copies every live entry whose home is `home` out, wherever it stands, and makes the line
+    /// `home` as new. Entries of `home` beyond it are left behind dead.
+    pub(super) fn take_out(&mut self, home: usize, taken: &mut [Taken], arenas: &Arenas) -> usize {
+        let mut taken_len = 0;
+        // SAFETY: a line of the table, used by one thread, no reference held.
+        let reach = unsafe { self.line(home).as_ref() }.overflow as usize;
+        for pointer in self.lines_from(home, reach) {
+            // SAFETY: as above.
+            let line = unsafe { &mut *pointer.as_ptr() };
+            for place in 0..LINE_KEYS {
+                if line.is_live(place, arenas) && self.home_of(line.tags[place]) == home {
+                    let heads = [line.heads[0][place], line.heads[1][place]];
+                    taken[taken_len] = Taken { tag: line.tags[place], heads };
+                    taken_len += 1;
+                    (line.heads[0][place], line.heads[1][place]) = (0, 0);
+                }
+            }
+        }
+        // SAFETY: as above; all zeros is an empty line.
+        unsafe { self.line(home).write_bytes(0, 1) };
+        taken_len
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.segments.drain(..).for_each(free_segment);
+    }
+}
+
+fn segment_layout() -> Layout {
+    // The size is a power of two, which is an alignment.
+    Layout::new::<[Line; SEGMENT_LINES]>()
+        .align_to(SEGMENT_BYTES)
+        .unwrap_or(Layout::new::<[Line; SEGMENT_LINES]>())
+}
+
+fn allocate_segment() -> NonNull<Line> {
+    let layout = segment_layout();
+    // SAFETY: the layout's size is not zero; all zeros is an empty line.
+    let memory = unsafe { alloc_zeroed(layout) };
+    let Some(segment) = NonNull::new(memory.cast::<Line>()) else { handle_alloc_error(layout) };
+    advise_huge_pages(memory, SEGMENT_BYTES);
+    segment
+}
+
+pub(super) fn free_segment(segment: NonNull<Line>) {
+    // SAFETY: allocated in `allocate_segment` with the same layout.
+    unsafe { dealloc(segment.as_ptr().cast(), segment_layout()) }
+}
