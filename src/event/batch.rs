@@ -134,6 +134,11 @@ impl EventBatch {
         self.rows.len()
     }
 
+    /// Bytes of rows that fit without another allocation.
+    pub fn row_bytes_capacity(&self) -> usize {
+        self.rows.capacity()
+    }
+
     /// One event, as a sink sees it.
     pub fn event(&self, index: usize, hasher: &KeyHasher) -> Event<'_> {
         let stored = self.stored_row(index);

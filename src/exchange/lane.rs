@@ -13,6 +13,9 @@
 //!
 //! This is the one file of the exchange with `unsafe` code.
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::fmt;
 use std::mem::MaybeUninit;
 

@@ -4,6 +4,9 @@
 //! credits: when all are out, the producer has to wait. Spent batches go back to the core that
 //! allocated them and are filled again, so a warm link allocates nothing.
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use crate::event::{BatchKind, EventBatch, Side};
 use crate::exchange::Doorbell;
 use crate::exchange::lane::{Receiver, Refused, Sender, lane};

@@ -14,6 +14,8 @@
 pub mod doorbell;
 pub mod feed;
 pub mod lane;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub mod mesh;
 pub mod partition;
 pub mod producer;

@@ -1,5 +1,9 @@
 //! Everything one core needs to send events to all shards.
 
+mod port;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::collections::VecDeque;
 
 use crate::error::PushError;
@@ -7,7 +11,9 @@ use crate::event::{BatchKind, EventBatch, Key, KeyHasher};
 use crate::exchange::lane::Refused;
 use crate::exchange::{LinkSender, WatermarkSlot, shard_of};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
-use crate::time::{BoundedDisorder, Lateness, LatenessClock, Timestamp, WATERMARK_START};
+use crate::time::{Lateness, LatenessClock, Timestamp};
+
+use port::{Port, PortState};
 
 /// What a producer must know of the join it feeds.
 #[derive(Clone, Debug)]
@@ -81,37 +87,6 @@ pub struct Producer {
     counters: ProducerCounters,
 }
 
-#[derive(Debug)]
-struct Port {
-    slot: WatermarkSlot,
-    promise: Promise,
-    seen: BoundedDisorder,
-    /// The watermark so far: what `seen` says, or what was promised.
-    watermark: i64,
-    published: i64,
-    regressed: u64,
-    state: PortState,
-    /// What the table was told last.
-    state_published: PortState,
-    /// One place for each kind and shard.
-    open: Vec<Open>,
-}
-
-/// Whether a port holds its side's watermark back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PortState {
-    Active,
-    Idle,
-    Finished,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    batch: Option<Box<EventBatch>>,
-    /// Whether `Producer::open` names it.
-    listed: bool,
-}
-
 /// Kinds of batches a port can have open, by the place of the kind's first shard. Late events
 /// without a key are a kind of their own here: a `NullKey` batch with lags.
 const KINDS: [BatchKind; 4] =
@@ -147,22 +122,8 @@ impl Producer {
     /// Lets this producer speak for a source. Several producers may speak for one source in turn;
     /// they hand on its largest time with [`max_ts`](Self::max_ts) and [`observe`](Self::observe).
     pub fn add_port(&mut self, slot: WatermarkSlot, promise: Promise) -> PortId {
-        let disorder = match promise {
-            Promise::Disorder(disorder) => disorder,
-            Promise::Explicit => 0,
-        };
         let open_count = KINDS.len() * self.links.len();
-        self.ports.push(Port {
-            slot,
-            promise,
-            seen: BoundedDisorder::new(disorder),
-            watermark: WATERMARK_START,
-            published: WATERMARK_START,
-            regressed: 0,
-            state: PortState::Active,
-            state_published: PortState::Active,
-            open: (0..open_count).map(|_| Open::default()).collect(),
-        });
+        self.ports.push(Port::new(slot, promise, open_count));
         // Cannot truncate: there are no more ports than sources.
         PortId(self.ports.len() as u32 - 1)
     }
@@ -475,46 +436,5 @@ impl Producer {
     fn stop(&mut self) -> Result<(), PushError> {
         self.stopped = true;
         Err(PushError::Stopped)
-    }
-}
-
-impl Port {
-    #[inline]
-    fn observe(&mut self, ts: i64) {
-        self.seen.observe(ts);
-        if matches!(self.promise, Promise::Disorder(_)) {
-            self.watermark = self.watermark.max(self.seen.watermark());
-            self.wake();
-        }
-    }
-
-    #[inline]
-    fn wake(&mut self) {
-        if !self.is_finished() {
-            self.state = PortState::Active;
-        }
-    }
-
-    #[inline]
-    fn is_finished(&self) -> bool {
-        self.state == PortState::Finished
-    }
-
-    /// Stores what the port has to say. All its batches must be in their lanes.
-    fn publish(&mut self) {
-        self.slot.count_regressed(std::mem::take(&mut self.regressed));
-        let wakes = self.state == PortState::Active && self.state_published != PortState::Active;
-        if self.watermark > self.published || wakes {
-            self.published = self.watermark;
-            self.slot.advance(self.watermark);
-        }
-        if self.state != self.state_published {
-            self.state_published = self.state;
-            match self.state {
-                PortState::Active => {}
-                PortState::Idle => self.slot.idle(),
-                PortState::Finished => self.slot.finish(),
-            }
-        }
     }
 }

@@ -60,17 +60,20 @@ pub(crate) mod planted {
         if FAULT.get() == Some(edge) { Ordering::Relaxed } else { sound }
     }
 
-    /// Whether the fault is planted at `edge`.
-    pub(crate) fn is_at(edge: Edge) -> bool {
-        FAULT.get() == Some(edge)
-    }
-
-    /// Runs `model` with a fault and says whether loom found it.
-    pub(crate) fn is_found(edge: Edge, model: impl Fn() + Sync + Send + 'static) -> bool {
-        FAULT.set(Some(edge));
+    /// Runs `model` with its fault at `edge`, if any, and returns what loom had to say about it:
+    /// an empty text when it found nothing.
+    pub(crate) fn complaint(
+        edge: Option<Edge>,
+        model: impl Fn() + Sync + Send + 'static,
+    ) -> String {
+        FAULT.set(edge);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loom::model(model)));
         FAULT.set(None);
-        outcome.is_err()
+        let Err(panic) = outcome else { return String::new() };
+        match panic.downcast::<String>() {
+            Ok(text) => *text,
+            Err(panic) => panic.downcast_ref::<&str>().unwrap_or(&"").to_string(),
+        }
     }
 }
 

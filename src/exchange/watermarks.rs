@@ -10,6 +10,9 @@
 //! at afterwards hold them. Several producers may speak for one source in turn, if each hands its
 //! turn on through a Release/Acquire pair: the last in order then speaks for all before it.
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::fmt;
 
 use crossbeam::utils::CachePadded;
