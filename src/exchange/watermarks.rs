@@ -126,22 +126,21 @@ impl Watermarks {
         assert!(!self.is_sealed(), "a source was added to a sealed table of watermarks");
         let source_count_max = self.0.sides[side.index()].len();
         let registered = &self.0.registry.registered[side.index()];
-        let mut count = registered.load(Ordering::Relaxed);
-        loop {
-            if count >= source_count_max {
-                return Err(TooManySources { side, source_count_max });
-            }
-            // Release pairs with the Acquire loads of `registered` in `load`: whoever sees the
-            // source sees all that came before. The slot itself was made with the table.
-            match registered.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Relaxed)
-            {
+        // A first guess; a wrong one is put right by the exchange.
+        let mut count = 0;
+        while count < source_count_max {
+            // AcqRel: the Release pairs with the Acquire in `source_count`, so that whoever sees
+            // the source sees all that came before. The slot itself was made with the table.
+            let order = Ordering::AcqRel;
+            match registered.compare_exchange(count, count + 1, order, Ordering::Relaxed) {
+                // Cannot truncate: tables hold far fewer than 2^32 sources.
                 Ok(_) => {
-                    // Cannot truncate: tables hold far fewer than 2^32 sources.
                     return Ok(WatermarkSlot { table: self.clone(), side, source: count as u32 });
                 }
                 Err(now) => count = now,
             }
         }
+        Err(TooManySources { side, source_count_max })
     }
 
     /// Says that no source will be added any more: from now on [`Loaded::all_finished`] can become
@@ -274,23 +273,22 @@ impl WatermarkSlot {
         if watermark < earlier {
             slot.regressed.fetch_add(1, Ordering::Relaxed);
         }
-        let best = watermark.max(earlier);
-        slot.update(|now| if now == IDLE { best } else { now.max(best) });
+        slot.raise(watermark.max(earlier));
     }
 
     /// The source is silent and holds nobody back until it promises again. Does nothing after the
     /// end. All its events must have been pushed to their lanes.
     pub fn idle(&self) {
-        // A promise of `i64::MAX` is no end, but an idle source that made it holds nobody either.
         if !self.is_finished() {
-            self.slot().update(|_| IDLE);
+            // Release, as in `raise`. A plain store: producers that share the source take turns.
+            self.slot().value.store(IDLE, at(Edge::WatermarkStore, Ordering::Release));
         }
     }
 
     /// The source has ended. All its events must have been pushed to their lanes. Any number of
     /// calls, by any number of handles, end it once.
     pub fn finish(&self) {
-        self.slot().update(|_| WATERMARK_END);
+        self.slot().raise(WATERMARK_END);
         // Relaxed: only decides which caller counts; the count below carries the ordering.
         if !self.slot().finished.swap(true, Ordering::Relaxed) {
             let finished = &self.table.0.registry.finished[self.side.index()];
@@ -346,7 +344,7 @@ impl Slot {
 
     #[inline]
     fn state(&self) -> SourceState {
-        // Acquire pairs with the Release in `update`: the pushes that came before the promise are
+        // Acquire pairs with the Release in `raise`: the pushes that came before the promise are
         // visible to whoever looks at the lanes after this.
         match self.value.load(at(Edge::WatermarkLoad, Ordering::Acquire)) {
             IDLE => SourceState::Idle,
@@ -356,22 +354,18 @@ impl Slot {
         }
     }
 
-    fn update(&self, next: impl Fn(i64) -> i64) {
-        // Relaxed: the exchange below checks what was read.
-        let mut now = self.value.load(Ordering::Relaxed);
-        loop {
-            let wanted = next(now);
-            if wanted == now {
-                return;
-            }
-            // Release pairs with the Acquire in `state`: all pushes come before the promise. A
-            // read-modify-write continues the release sequence of another producer's store, so
-            // its pushes stay covered, too.
-            let store = at(Edge::WatermarkStore, Ordering::Release);
-            match self.value.compare_exchange_weak(now, wanted, store, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(other) => now = other,
-            }
+    /// Stores a watermark that is at least as large as every earlier one.
+    fn raise(&self, watermark: i64) {
+        // Release pairs with the Acquire in `state`: all pushes come before the promise. A
+        // read-modify-write continues the release sequence of another producer's store, so
+        // its pushes stay covered, too.
+        let store = at(Edge::WatermarkStore, Ordering::Release);
+        if watermark == WATERMARK_START {
+            // The one watermark below the sentinel: it ends idleness and changes nothing else.
+            let _ = self.value.compare_exchange(IDLE, WATERMARK_START, store, Ordering::Relaxed);
+        } else {
+            // The sentinel lies below every other watermark, so this ends idleness as well.
+            self.value.fetch_max(watermark, store);
         }
     }
 }
