@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+pub mod engine;
 pub mod error;
 pub mod event;
 pub mod exchange;

@@ -21,6 +21,9 @@ pub const BATCH_KEPT_ROW_BYTES_MAX: usize = 1 << 20;
 /// Batches that fit a lane. The ring of one lane is two pages of pointers at most.
 pub const LANE_BATCHES_DEFAULT: usize = 64;
 
+/// Batches of the largest lane: beyond this, waiting in lanes only adds latency.
+pub const LANE_BATCHES_MAX: usize = 1 << 14;
+
 /// Shards of one engine: their number and their mesh of lanes (n * n) stay small.
 pub const SHARD_COUNT_MAX: usize = 256;
 
@@ -29,6 +32,7 @@ pub const SOURCE_COUNT_MAX: usize = 1024;
 
 const _: () = assert!(BATCH_EVENTS_MAX.is_power_of_two());
 const _: () = assert!(LANE_BATCHES_DEFAULT.is_power_of_two());
+const _: () = assert!(LANE_BATCHES_DEFAULT <= LANE_BATCHES_MAX);
 const _: () = assert!(BATCH_ROW_BYTES_TARGET <= BATCH_KEPT_ROW_BYTES_MAX);
 // A batch of the longest rows and keys must be addressable by its 32-bit row ends.
 const _: () = assert!((ROW_BYTES_MAX + KEY_BYTES_MAX + 2) * 2 < u32::MAX as usize);

@@ -1,0 +1,334 @@
+//! The engine: a join spec, sources and sinks made into shards that run on cores.
+//!
+//! ```
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use std::sync::Arc;
+//!
+//! use intervale::engine::Engine;
+//! use intervale::event::{Event, Key, Side};
+//! use intervale::join::{Emit, JoinSpec, Sink};
+//! use intervale::limits::Limits;
+//! use intervale::runtime::CoreChoice;
+//! use intervale::time::Bound;
+//!
+//! struct Count(Arc<AtomicU64>);
+//! impl Emit for Count {
+//!     fn pair(&mut self, _left: Event<'_>, _right: Event<'_>) {
+//!         self.0.fetch_add(1, Ordering::Relaxed);
+//!     }
+//! }
+//! impl Sink for Count {}
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec = JoinSpec::between(Bound::Closed(0), Bound::Closed(100)).build(&Limits::default())?;
+//! let count = Arc::new(AtomicU64::new(0));
+//! let engine = Engine::builder(spec)
+//!     .cores(CoreChoice::count(2).unwrap_or_default())
+//!     .sinks(|_shard| Count(Arc::clone(&count)))
+//!     .start()?;
+//! let mut orders = engine.source(Side::Left)?;
+//! let mut payments = engine.source(Side::Right)?;
+//! orders.push(Key::Int(7), 1_000, b"order")?;
+//! payments.push(Key::Int(7), 1_050, b"payment")?;
+//! orders.finish()?;
+//! payments.finish()?;
+//! let finished = engine.finish()?;
+//! assert_eq!(finished.report.counters.pairs, 1);
+//! assert_eq!(count.load(Ordering::Relaxed), 1);
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod error;
+mod report;
+mod source;
+mod worker;
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::event::Side;
+use crate::exchange::{Doorbell, Producer, ProducerOptions, Promise, Watermarks, link};
+use crate::join::{IntervalJoin, JoinSpec, Sink};
+use crate::runtime::{Control, End, Running, RuntimeKind};
+use crate::shard::{Operator, ShardHandle, ShardReport};
+
+use error::Fault;
+use report::Run;
+use source::{Gate, Registry, SourceCell};
+use worker::EngineWorker;
+
+pub use builder::{EngineBuilder, NoSinks};
+pub use error::EngineError;
+pub use report::{Ending, Metrics, Report};
+pub use source::Source;
+
+/// A running join. Dropping it stops it.
+pub struct Engine<S: Sink + 'static, J: Operator + Send + 'static = IntervalJoin> {
+    running: Option<Running<EngineWorker<S, J>>>,
+    shared: Arc<Shared>,
+    shards: Vec<ShardHandle>,
+    watermarks: Watermarks,
+    producer_options: ProducerOptions,
+    lane_batches: usize,
+    cores: Vec<Option<usize>>,
+    started: Instant,
+    /// Held while a source is added and while the table is sealed, so that the two never meet.
+    sealing: Mutex<()>,
+}
+
+/// What an engine that ended by itself, or was shut down, leaves.
+#[derive(Debug)]
+pub struct Finished<S> {
+    /// What was done.
+    pub report: Report,
+    /// The sinks, by shard.
+    pub sinks: Vec<S>,
+}
+
+/// What workers, sources and the engine's handle share.
+#[derive(Debug)]
+struct Shared {
+    control: Arc<Control>,
+    registry: Registry,
+    linger_ns: u64,
+    /// What went wrong outside the workers.
+    fault: OnceLock<EngineError>,
+    ended: Mutex<usize>,
+    ended_changed: Condvar,
+}
+
+impl Shared {
+    /// Stops everything because of something that no worker did.
+    fn fail(&self, error: EngineError) {
+        // The first fault stands. What happens to handles of an engine that has stopped, for
+        // example a thread that panics because it was refused, is a consequence.
+        if !self.control.is_stopped() {
+            let _ = self.fault.set(error);
+        }
+        self.control.stop();
+    }
+
+    fn worker_ended(&self) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.ended_changed.notify_all();
+        // Handles that wait for room would wait for it in vain if this was no regular end.
+        self.registry.all().iter().for_each(|cell| cell.ring());
+    }
+}
+
+impl Engine<NoSinks> {
+    /// Starts to build an engine for `spec`.
+    pub fn builder(spec: JoinSpec) -> EngineBuilder<NoSinks> {
+        EngineBuilder::new(spec)
+    }
+}
+
+impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
+    /// Adds a source whose watermark moves only by [`Source::watermark`]. Add all sources before
+    /// the first of them promises anything: one that comes later cannot pull its side back.
+    ///
+    /// # Errors
+    /// [`EngineError::Sources`] when the side is full, [`EngineError::Sealed`] after
+    /// [`seal`](Self::seal), [`EngineError::Stopped`].
+    pub fn source(&self, side: Side) -> Result<Source, EngineError> {
+        self.source_with(side, Promise::Explicit)
+    }
+
+    /// Adds a source whose watermark comes about as `promise` says.
+    ///
+    /// # Errors
+    /// As [`source`](Self::source).
+    pub fn source_with(&self, side: Side, promise: Promise) -> Result<Source, EngineError> {
+        let slot = {
+            let _held = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.watermarks.is_sealed() {
+                return Err(EngineError::Sealed);
+            }
+            self.watermarks.add_source(side)?
+        };
+        let gate = Arc::new(Gate::default());
+        let room = Doorbell::new({
+            let gate = Arc::clone(&gate);
+            move || gate.ring()
+        });
+        let mut links = Vec::with_capacity(self.shards.len());
+        for (index, shard) in self.shards.iter().enumerate() {
+            let bell = self.shared.control.doorbell(index);
+            let (sender, receiver) = link(self.lane_batches, bell, room.clone());
+            shard.add_link(receiver).map_err(|_| EngineError::Stopped)?;
+            links.push(sender);
+        }
+        let mut producer = Producer::new(links, self.producer_options.clone());
+        let port = producer.add_port(slot, promise);
+        let cell = self.shared.registry.add(|number| {
+            let servant = self.shared.control.doorbell(number % self.shards.len());
+            SourceCell::new(side, producer, port, gate, room, servant)
+        });
+        let hasher = self.producer_options.hasher.clone();
+        Ok(Source::new(cell, Arc::clone(&self.shared), hasher))
+    }
+
+    /// A barrier: returns when everything that sources pushed and promised before the call has been
+    /// joined, every row that is due has come out, and the sinks are flushed. Feeds are not waited
+    /// for; what they have read comes out within the linger time.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`] when the engine stops meanwhile.
+    pub fn flush(&self) -> Result<(), EngineError> {
+        for cell in self.shared.registry.all() {
+            cell.flush(&self.shared).map_err(|_| EngineError::Stopped)?;
+        }
+        // All are asked before the first is waited for.
+        let barriers: Vec<_> = self.shards.iter().map(ShardHandle::barrier).collect();
+        for barrier in barriers.into_iter().flatten() {
+            // A shard that has finished answers; one that failed or was stopped hangs up.
+            barrier.recv().map_err(|_| EngineError::Stopped)?;
+        }
+        if self.shared.control.is_stopped() { Err(EngineError::Stopped) } else { Ok(()) }
+    }
+
+    /// What was done so far. Takes about a step's time, as the cores copy their figures out.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`] when the engine has stopped or ended.
+    pub fn metrics(&self) -> Result<Metrics, EngineError> {
+        let asked: Vec<_> = self.shards.iter().map(ShardHandle::report).collect();
+        let reports: Option<Vec<ShardReport>> =
+            asked.into_iter().map(|reply| reply?.recv().ok()).collect();
+        Ok(Metrics::new(reports.ok_or(EngineError::Stopped)?, &self.watermarks))
+    }
+
+    /// Each side's watermark now, by [`Side::index`], without asking the cores.
+    pub fn watermarks(&self) -> [i64; 2] {
+        Side::BOTH.map(|side| self.watermarks.side(side))
+    }
+
+    /// The driver of the shards.
+    pub fn runtime(&self) -> RuntimeKind {
+        self.running.as_ref().map_or(RuntimeKind::Threads, Running::kind)
+    }
+
+    /// What the user should know about where and how it runs, a line each.
+    pub fn notes(&self) -> &[String] {
+        self.running.as_ref().map_or(&[], Running::notes)
+    }
+
+    /// The CPU of each shard; `None` where the system chooses.
+    pub fn cores(&self) -> &[Option<usize>] {
+        &self.cores
+    }
+
+    /// Says that no source will be added any more, so that the engine ends when those it has have
+    /// ended. [`finish`](Self::finish) implies it.
+    pub fn seal(&self) {
+        {
+            let _held = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+            self.watermarks.seal();
+        }
+        (0..self.shards.len()).for_each(|shard| self.shared.control.doorbell(shard).ring());
+    }
+
+    /// Waits until all shards have ended, for whatever reason, at most `timeout`. Returns whether
+    /// they have. [`seal`](Self::seal) first, or only a fault ends them.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.shards.len();
+        let waited =
+            self.shared.ended_changed.wait_timeout_while(ended, timeout, |ended| *ended < all);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 == all
+    }
+
+    /// Waits until all sources have ended and everything they pushed is joined and handed on; then
+    /// checks that all counts add up. **Finish or drop every [`Source`] first**, or on another
+    /// thread: this waits for all of them.
+    ///
+    /// # Errors
+    /// The first fault of any shard, sink or source; [`EngineError::Join`] with
+    /// [`JoinError::Unbalanced`](crate::error::JoinError::Unbalanced) when counts do not add up. A
+    /// sink whose reader has gone is no fault: see [`Ending::SinkClosed`].
+    pub fn finish(mut self) -> Result<Finished<S>, EngineError> {
+        self.seal();
+        self.conclude()
+    }
+
+    /// Stops in the middle: what was joined so far is flushed to the sinks, the rest is given up.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn shutdown(mut self) -> Result<Finished<S>, EngineError> {
+        self.shared.control.stop();
+        self.conclude()
+    }
+
+    fn conclude(&mut self) -> Result<Finished<S>, EngineError> {
+        let Some(running) = self.running.take() else { return Err(EngineError::Stopped) };
+        let (runtime, notes) = (running.kind(), running.notes().to_vec());
+        let ended = running.join();
+        let elapsed = self.started.elapsed();
+        if let Some(fault) = self.shared.fault.get() {
+            return Err(fault.clone());
+        }
+        let mut ending = Ending::Complete;
+        let first = self.shared.control.first_fault();
+        let order = first.into_iter().chain(0..ended.len());
+        for (shard, end) in order.filter_map(|shard| Some((shard, &ended.get(shard)?.end))) {
+            match fault_of(shard, end) {
+                Some(EngineError::Sink { error, .. }) if error.closed => {
+                    ending = Ending::SinkClosed;
+                }
+                Some(_) if ending == Ending::SinkClosed => {}
+                Some(error) => return Err(error),
+                None if *end == End::Stopped && ending == Ending::Complete => {
+                    ending = Ending::Stopped;
+                }
+                None => {}
+            }
+        }
+        let closed: Vec<_> =
+            ended.into_iter().filter_map(|ended| ended.worker?.into_closed()).collect();
+        let from_feeds: u64 = closed.iter().map(|closed| closed.events_pushed).sum();
+        let cells = self.shared.registry.all();
+        let from_handles: u64 =
+            cells.iter().map(|cell| cell.lock().producer.counters().events).sum();
+        let run = Run {
+            ending,
+            events_pushed: from_feeds + from_handles,
+            regressed: Side::BOTH.map(|side| self.watermarks.regressed(side)),
+            elapsed,
+            runtime,
+            cores: self.cores.clone(),
+            notes,
+        };
+        let (sinks, shards) = closed.into_iter().map(|closed| (closed.sink, closed.report)).unzip();
+        let report = Report::new(run, shards);
+        // The sum over shards; no single one is to blame.
+        report.check().map_err(|error| EngineError::Join { shard: 0, error })?;
+        Ok(Finished { report, sinks })
+    }
+}
+
+fn fault_of(shard: usize, end: &End<Fault>) -> Option<EngineError> {
+    match end {
+        End::Done | End::Stopped => None,
+        End::Failed(fault) => Some(fault.clone().on_shard(shard)),
+        End::Panicked(message) => Some(EngineError::Panicked { shard, message: message.clone() }),
+    }
+}
+
+impl<S: Sink + 'static, J: Operator + Send + 'static> Drop for Engine<S, J> {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.shared.control.stop();
+            drop(running.join());
+        }
+    }
+}
+
+impl<S: Sink + 'static, J: Operator + Send + 'static> fmt::Debug for Engine<S, J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("cores", &self.cores).finish_non_exhaustive()
+    }
+}

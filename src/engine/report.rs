@@ -1,0 +1,162 @@
+//! What an engine did: on request while it runs, and at its end.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::error::JoinError;
+use crate::event::Side;
+use crate::exchange::Watermarks;
+use crate::join::Counters;
+use crate::runtime::RuntimeKind;
+use crate::shard::ShardReport;
+
+/// A look at a running engine.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// The counts of all shards together.
+    pub counters: Counters,
+    /// Each side's watermark now, by [`Side::index`].
+    pub watermarks: [i64; 2],
+    /// Promises that were smaller than an earlier one and ignored, by side.
+    pub regressed: [u64; 2],
+    /// Bytes of state now, as allocated, over all shards.
+    pub state_bytes: u64,
+    /// Each shard's own report.
+    pub shards: Vec<ShardReport>,
+}
+
+impl Metrics {
+    pub(super) fn new(shards: Vec<ShardReport>, table: &Watermarks) -> Metrics {
+        Metrics {
+            counters: sum_counters(&shards),
+            watermarks: Side::BOTH.map(|side| table.side(side)),
+            regressed: Side::BOTH.map(|side| table.regressed(side)),
+            state_bytes: shards.iter().map(|shard| shard.state_bytes).sum(),
+            shards,
+        }
+    }
+}
+
+/// How an engine ended, when no fault ended it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All sources ended and everything was handed on.
+    Complete,
+    /// [`Engine::shutdown`](crate::engine::Engine::shutdown) stopped it in the middle.
+    Stopped,
+    /// Nobody reads the results any more (a closed pipe).
+    SinkClosed,
+}
+
+/// The closing report.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How it ended.
+    pub ending: Ending,
+    /// The counts of all shards together; they were checked.
+    pub counters: Counters,
+    /// Events that sources pushed; those of a complete run are all counted in `counters`.
+    pub events_pushed: u64,
+    /// Promises that were smaller than an earlier one and ignored, by [`Side::index`].
+    pub regressed: [u64; 2],
+    /// From the arrival of a pair's second row to its hand-over, in nanoseconds, one value a pair.
+    pub latency_ns: Histogram<u64>,
+    /// Length of the steps that did something, in nanoseconds.
+    pub step_ns: Histogram<u64>,
+    /// Most rows in state: the sum of the shards' own peaks.
+    pub state_rows_peak: u64,
+    /// Most bytes of state, as allocated: the sum of the shards' own peaks.
+    pub state_bytes_peak: u64,
+    /// The last watermark of each side that was neither its start nor its end, by [`Side::index`].
+    pub watermarks: [Option<i64>; 2],
+    /// The smaller of them.
+    pub watermark: Option<i64>,
+    /// From start to end.
+    pub elapsed: Duration,
+    /// What drove the shards.
+    pub runtime: RuntimeKind,
+    /// The CPU of each shard; `None` where the system chose.
+    pub cores: Vec<Option<usize>>,
+    /// What the user should know about where and how it ran, a line each.
+    pub notes: Vec<String>,
+    /// Each shard's own report.
+    pub shards: Vec<ShardReport>,
+}
+
+/// What is known of a run beside its shards.
+pub(super) struct Run {
+    pub(super) ending: Ending,
+    pub(super) events_pushed: u64,
+    pub(super) regressed: [u64; 2],
+    pub(super) elapsed: Duration,
+    pub(super) runtime: RuntimeKind,
+    pub(super) cores: Vec<Option<usize>>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(run: Run, shards: Vec<ShardReport>) -> Report {
+        let watermarks = Side::BOTH.map(|side| {
+            shards.iter().filter_map(|shard| shard.watermarks_finite[side.index()]).max()
+        });
+        Report {
+            ending: run.ending,
+            counters: sum_counters(&shards),
+            events_pushed: run.events_pushed,
+            regressed: run.regressed,
+            latency_ns: merge(&shards, |shard| &shard.latency_ns),
+            step_ns: merge(&shards, |shard| &shard.step_ns),
+            state_rows_peak: shards.iter().map(|shard| shard.state_rows_peak).sum(),
+            state_bytes_peak: shards.iter().map(|shard| shard.state_bytes_peak).sum(),
+            watermarks,
+            watermark: watermarks.iter().flatten().min().copied(),
+            elapsed: run.elapsed,
+            runtime: run.runtime,
+            cores: run.cores,
+            notes: run.notes,
+            shards,
+        }
+    }
+
+    /// Checks every sum that must hold: in each shard, over all of them, and from what was pushed
+    /// to what was counted. In a run that was stopped, events in flight are missing.
+    pub(super) fn check(&self) -> Result<(), JoinError> {
+        for shard in &self.shards {
+            shard.counters.check()?;
+        }
+        self.counters.check()?;
+        let rows: u64 = Side::BOTH.iter().map(|&side| self.counters.side(side).rows).sum();
+        let is_complete = self.ending == Ending::Complete;
+        if rows > self.events_pushed || (is_complete && rows != self.events_pushed) {
+            return Err(JoinError::Unbalanced(format!(
+                "{} events were pushed and {rows} rows were counted",
+                self.events_pushed
+            )));
+        }
+        let buffered: u64 =
+            Side::BOTH.iter().map(|&side| self.counters.side(side).buffered()).sum();
+        if is_complete && buffered > 0 {
+            return Err(JoinError::Unbalanced(format!("{buffered} rows are in state at the end")));
+        }
+        Ok(())
+    }
+}
+
+fn sum_counters(shards: &[ShardReport]) -> Counters {
+    let mut sum = Counters::default();
+    shards.iter().for_each(|shard| sum.add(&shard.counters));
+    sum
+}
+
+fn merge(shards: &[ShardReport], of: fn(&ShardReport) -> &Histogram<u64>) -> Histogram<u64> {
+    let mut merged: Histogram<u64> = match shards.first() {
+        Some(shard) => Histogram::new_from(of(shard)),
+        None => Histogram::new(2).expect("two significant figures are within what it allows"),
+    };
+    for shard in shards {
+        // All shards use the same bounds, so nothing is out of range.
+        let _ = merged.add(of(shard));
+    }
+    merged
+}

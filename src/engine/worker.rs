@@ -1,0 +1,266 @@
+//! What runs on one core: a shard, the feeds that were given to it, and the push sources it
+//! serves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Shared;
+use crate::engine::error::Fault;
+use crate::engine::source::{Served, SourceCell};
+use crate::error::{JoinError, SourceError};
+use crate::exchange::{Alignment, Feed, FeedProgress, Flow, Producer};
+use crate::join::Sink;
+use crate::runtime::{StepOutcome, Worker};
+use crate::shard::{Operator, Progress, Shard, ShardError, ShardReport};
+use crate::time::{Clock, MonotonicClock};
+
+/// Events of a step: some tens of microseconds of work, so that feeds, sleepers and other tasks of
+/// the core get their turn.
+const STEP_EVENTS: usize = 1024;
+
+/// How long feeds that wait for the world outside are left alone at the most.
+const FEED_WAIT: Duration = Duration::from_millis(1);
+
+/// How long a core may sleep when everything that makes work for it rings its bell.
+const REST: Duration = Duration::from_millis(100);
+
+/// One core's worker.
+pub(super) struct EngineWorker<S: Sink, J: Operator> {
+    index: usize,
+    worker_count: usize,
+    shard: Option<Shard<S, J>>,
+    intake: Option<FeedIntake>,
+    served: Vec<Arc<SourceCell>>,
+    sources_seen: usize,
+    wait_max: Duration,
+    clock: MonotonicClock,
+    closed: Option<Closed<S>>,
+    /// Last, so that a panic drops the shard and its lanes before anybody is told.
+    shared: EndGuard,
+}
+
+/// The feeds of one core, and the producer they push to.
+pub(super) struct FeedIntake {
+    producer: Producer,
+    feeds: Vec<Box<dyn Feed>>,
+    alignment: Alignment,
+}
+
+/// What is left of a worker that has ended.
+pub(super) struct Closed<S> {
+    pub(super) sink: S,
+    pub(super) report: ShardReport,
+    /// Events that its feeds pushed.
+    pub(super) events_pushed: u64,
+}
+
+/// Tells everybody who waits that this worker has ended, however it did.
+struct EndGuard {
+    shared: Arc<Shared>,
+    armed: bool,
+}
+
+impl EndGuard {
+    fn ring(&mut self) {
+        if std::mem::take(&mut self.armed) {
+            self.shared.worker_ended();
+        }
+    }
+}
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        self.ring();
+    }
+}
+
+impl FeedIntake {
+    pub(super) fn new(
+        producer: Producer,
+        feeds: Vec<Box<dyn Feed>>,
+        alignment: Alignment,
+    ) -> FeedIntake {
+        FeedIntake { producer, feeds, alignment }
+    }
+
+    /// Gives each feed a turn. Returns whether anything moved.
+    fn poll(&mut self, clock: &MonotonicClock, linger_ns: u64) -> Result<bool, SourceError> {
+        if self.feeds.is_empty() && !self.producer.needs_flush() {
+            return Ok(false);
+        }
+        let now_ns = clock.now_ns();
+        self.producer.set_now(now_ns);
+        if self.producer.flow() == Flow::Blocked && self.flush()? == Flow::Blocked {
+            return Ok(false);
+        }
+        let mut moved = false;
+        let mut next = 0;
+        while next < self.feeds.len() && self.producer.flow() == Flow::Open {
+            let feed = &mut self.feeds[next];
+            if feed.slot().is_some_and(|slot| self.alignment.pauses(slot)) {
+                next += 1;
+                continue;
+            }
+            match feed.poll(&mut self.producer, clock)? {
+                FeedProgress::Busy => moved = true,
+                FeedProgress::Blocked | FeedProgress::Waiting => {}
+                FeedProgress::Finished => {
+                    moved = true;
+                    self.feeds.remove(next);
+                    continue;
+                }
+            }
+            next += 1;
+        }
+        // The next round begins with another feed, so that none is starved when lanes are full.
+        if self.feeds.len() > 1 {
+            self.feeds.rotate_left(1);
+        }
+        let lingers = self
+            .producer
+            .oldest_pending_ns()
+            .is_some_and(|oldest_ns| now_ns.saturating_sub(oldest_ns) >= linger_ns);
+        if self.producer.needs_flush() && (!moved || lingers) {
+            moved |= self.flush()? == Flow::Open;
+        }
+        Ok(moved)
+    }
+
+    /// Whether a shard is gone; the feeds are not asked again then.
+    fn is_refused(&mut self) -> bool {
+        let refused = self.producer.flush().is_err();
+        if refused {
+            self.feeds.clear();
+        }
+        refused
+    }
+
+    fn flush(&mut self) -> Result<Flow, SourceError> {
+        self.producer.flush().map_err(|error| SourceError { message: error.to_string() })
+    }
+}
+
+impl<S: Sink, J: Operator> EngineWorker<S, J> {
+    pub(super) fn new(
+        (index, worker_count): (usize, usize),
+        shard: Shard<S, J>,
+        intake: Option<FeedIntake>,
+        shared: Arc<Shared>,
+    ) -> EngineWorker<S, J> {
+        EngineWorker {
+            index,
+            worker_count,
+            shard: Some(shard),
+            intake,
+            served: Vec::new(),
+            sources_seen: 0,
+            wait_max: REST,
+            clock: MonotonicClock,
+            closed: None,
+            shared: EndGuard { shared, armed: true },
+        }
+    }
+
+    pub(super) fn into_closed(self) -> Option<Closed<S>> {
+        self.closed
+    }
+
+    fn try_step(&mut self) -> Result<StepOutcome<Fault>, Fault> {
+        let Some(shard) = &mut self.shard else { return Ok(StepOutcome::Done) };
+        let mut moved = match shard.step(STEP_EVENTS, &self.clock).map_err(Fault::Shard)? {
+            Progress::Finished => {
+                self.check_sent()?;
+                self.close(|_| Ok(()))?;
+                return Ok(StepOutcome::Done);
+            }
+            Progress::Busy => true,
+            Progress::Idle => false,
+        };
+        self.wait_max = REST;
+        if let Some(intake) = &mut self.intake {
+            moved |= intake.poll(&self.clock, self.shared.shared.linger_ns).or_else(|error| {
+                // Refused because a shard has ended: why it did is said there, and this worker is
+                // stopped, or done, soon.
+                if intake.is_refused() { Ok(false) } else { Err(Fault::Source(error)) }
+            })?;
+            if !intake.feeds.is_empty() {
+                self.wait_max = FEED_WAIT;
+            }
+        }
+        moved |= self.serve_sources();
+        Ok(if moved { StepOutcome::Busy } else { StepOutcome::Idle })
+    }
+
+    /// Sends what has lingered in the sources that this core serves.
+    fn serve_sources(&mut self) -> bool {
+        let shared = &self.shared.shared;
+        let place = (self.index, self.worker_count);
+        self.sources_seen = shared.registry.serve_from(self.sources_seen, place, &mut self.served);
+        if self.served.is_empty() {
+            return false;
+        }
+        let now_ns = self.clock.now_ns();
+        let mut moved = false;
+        for cell in &self.served {
+            match cell.serve(now_ns, shared.linger_ns) {
+                Served::Nothing => {}
+                Served::Flushed => moved = true,
+                Served::DueIn(ns) => {
+                    self.wait_max = self.wait_max.min(Duration::from_nanos(ns));
+                }
+            }
+        }
+        moved
+    }
+
+    /// All sources have ended, so nothing may be left in this core's hands.
+    fn check_sent(&self) -> Result<(), Fault> {
+        let unsent = self.intake.as_ref().map_or(0, |intake| intake.producer.unsent_events());
+        if unsent == 0 {
+            return Ok(());
+        }
+        Err(Fault::Shard(ShardError::Join(JoinError::Unbalanced(format!(
+            "{unsent} events were not sent when all sources had ended"
+        )))))
+    }
+
+    /// Closes the lanes, so that producers are refused, and keeps what the report needs.
+    fn close(&mut self, last: impl FnOnce(&mut S) -> Result<(), Fault>) -> Result<(), Fault> {
+        let Some(shard) = self.shard.take() else { return Ok(()) };
+        let (_, mut sink, report) = shard.into_parts();
+        let result = last(&mut sink);
+        let intake = self.intake.take();
+        let events_pushed = intake.map_or(0, |intake| intake.producer.counters().events);
+        self.closed = Some(Closed { sink, report, events_pushed });
+        self.shared.ring();
+        result
+    }
+}
+
+impl<S, J> Worker for EngineWorker<S, J>
+where
+    S: Sink + 'static,
+    J: Operator + Send + 'static,
+{
+    type Error = Fault;
+
+    fn step(&mut self) -> StepOutcome<Fault> {
+        match self.try_step() {
+            Ok(outcome) => outcome,
+            Err(fault) => {
+                // The first fault stands.
+                let _ = self.close(|_| Ok(()));
+                StepOutcome::Failed(fault)
+            }
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), Fault> {
+        // What was joined so far goes out whole; `finish` would say that it is all there is.
+        self.close(|sink| sink.flush().map_err(|error| Fault::Shard(ShardError::Sink(error))))
+    }
+
+    fn park_max(&self) -> Duration {
+        self.wait_max
+    }
+}
