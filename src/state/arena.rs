@@ -47,6 +47,10 @@ pub(crate) struct Chunk {
     pub(crate) used: usize,
 }
 
+// SAFETY: a chunk owns its memory: nothing else leads to it but the arena that numbers it and the
+// runs inside it, which move to another thread together with it.
+unsafe impl Send for Chunk {}
+
 impl Chunk {
     fn bytes(&self) -> usize {
         CHUNK_BYTES_MIN << self.class
