@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::engine::source::Registry;
 use crate::engine::worker::{EngineWorker, FeedIntake};
 use crate::engine::{Engine, EngineError, Shared};
+use crate::error::SpecError;
 use crate::event::{Event, KeyHasher, Side};
 use crate::exchange::{
     Alignment, Feed, LinkSender, Producer, ProducerOptions, WatermarkSlot, Watermarks, mesh,
@@ -14,6 +15,7 @@ use crate::join::{Emit, IntervalJoin, JoinSpec, Sink};
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX, Limits};
 use crate::runtime::{Control, CoreChoice, IdleStrategy, RuntimeChoice, Topology, start};
 use crate::shard::{Operator, Shard};
+use crate::state::Simd;
 
 /// How long events wait for their batch to fill before they are sent as they are.
 const LINGER_DEFAULT: Duration = Duration::from_millis(1);
@@ -40,6 +42,7 @@ pub struct EngineBuilder<F> {
     linger: Duration,
     alignment: Alignment,
     hasher: KeyHasher,
+    simd: Option<Simd>,
     watermarks: Watermarks,
     feeds: Vec<Box<dyn Feed>>,
     sinks: F,
@@ -58,6 +61,7 @@ impl EngineBuilder<NoSinks> {
             linger: LINGER_DEFAULT,
             alignment: Alignment::default(),
             hasher: KeyHasher::random(spec.keys()),
+            simd: None,
             watermarks: Watermarks::new(),
             feeds: Vec::new(),
             sinks: NoSinks,
@@ -81,6 +85,7 @@ impl EngineBuilder<NoSinks> {
             linger: self.linger,
             alignment: self.alignment,
             hasher: self.hasher,
+            simd: self.simd,
             watermarks: self.watermarks,
             feeds: self.feeds,
             sinks: make,
@@ -149,6 +154,13 @@ impl<F> EngineBuilder<F> {
         self
     }
 
+    /// Forces an instruction set; where the host has not got it, the best it has. Detected by
+    /// default. It never changes results.
+    pub fn simd(mut self, simd: Simd) -> Self {
+        self.simd = Some(simd);
+        self
+    }
+
     /// Adds a source for a feed: its place in the table of watermarks. Give it to the feed (or to
     /// several that speak for it in turn), which adds it to the producer of its core.
     ///
@@ -186,10 +198,13 @@ where
     /// Starts the engine.
     ///
     /// # Errors
-    /// [`EngineError::Runtime`] when its workers cannot be started where and as they should.
+    /// [`EngineError::Runtime`] when its workers cannot be started where and as they should,
+    /// [`EngineError::Spec`] when the operator cannot do what the spec asks for.
     pub fn start(self) -> Result<Engine<S>, EngineError> {
-        let spec = self.spec;
-        self.start_with(|_, hasher, limits| IntervalJoin::new(spec, hasher.clone(), limits))
+        let (spec, simd) = (self.spec, self.simd.unwrap_or_else(Simd::detect));
+        self.start_with(|_, hasher, limits| {
+            IntervalJoin::with_simd(spec, hasher.clone(), limits, simd)
+        })
     }
 
     /// Starts an engine of other operators, made for each shard from its number, the engine's
@@ -199,7 +214,7 @@ where
     /// As [`start`](Self::start).
     pub fn start_with<J: Operator + Send + 'static>(
         mut self,
-        mut operators: impl FnMut(usize, &KeyHasher, Limits) -> J,
+        mut operators: impl FnMut(usize, &KeyHasher, Limits) -> Result<J, SpecError>,
     ) -> Result<Engine<S, J>, EngineError> {
         let topology = Topology::read();
         let placement = self.cores.place(&topology)?;
@@ -222,7 +237,7 @@ where
         let (mut workers, mut handles) = (Vec::new(), Vec::new());
         for (index, links) in mesh.receivers.into_iter().enumerate() {
             let intake = intakes.next().map(|(links, feeds)| self.intake(links, feeds));
-            let join = operators(index, &self.hasher, limits);
+            let join = operators(index, &self.hasher, limits)?;
             let sink = (self.sinks)(index);
             let bell = bells[index].clone();
             let (shard, handle) = Shard::new(join, sink, links, &self.watermarks, bell);
@@ -271,5 +286,5 @@ fn deal(feeds: Vec<Box<dyn Feed>>, core_count: usize) -> Vec<Vec<Box<dyn Feed>>>
 /// A shard's part of the limits.
 fn share(limits: Limits, shard_count: usize) -> Limits {
     let state_bytes_max = limits.state_bytes_max.map(|bytes| bytes / shard_count as u64);
-    Limits { state_bytes_max, ..limits }
+    Limits { state_bytes_max }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{JoinError, RuntimeError, SourceError};
+use crate::error::{JoinError, RuntimeError, SourceError, SpecError};
 use crate::exchange::TooManySources;
 use crate::join::SinkError;
 use crate::shard::ShardError;
@@ -12,6 +12,8 @@ use crate::shard::ShardError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineError {
+    /// The operator cannot do what the spec asks for.
+    Spec(SpecError),
     /// Its workers could not be started.
     Runtime(RuntimeError),
     /// A side has no room for another source.
@@ -51,6 +53,7 @@ pub enum EngineError {
 impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            EngineError::Spec(error) => error.fmt(f),
             EngineError::Runtime(error) => error.fmt(f),
             EngineError::Sources(error) => error.fmt(f),
             EngineError::Source(error) => error.fmt(f),
@@ -71,6 +74,12 @@ impl fmt::Display for EngineError {
 }
 
 impl std::error::Error for EngineError {}
+
+impl From<SpecError> for EngineError {
+    fn from(error: SpecError) -> EngineError {
+        EngineError::Spec(error)
+    }
+}
 
 impl From<RuntimeError> for EngineError {
     fn from(error: RuntimeError) -> EngineError {

@@ -54,6 +54,7 @@ use crate::exchange::{Doorbell, Producer, ProducerOptions, Promise, Watermarks, 
 use crate::join::{IntervalJoin, JoinSpec, Sink};
 use crate::runtime::{Control, End, Running, RuntimeKind};
 use crate::shard::{Operator, ShardHandle, ShardReport};
+use crate::time::{WATERMARK_END, WATERMARK_START};
 
 use error::Fault;
 use report::Run;
@@ -297,6 +298,12 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
             ending,
             events_pushed: from_feeds + from_handles,
             regressed: Side::BOTH.map(|side| self.watermarks.regressed(side)),
+            watermarks: Side::BOTH.map(|side| {
+                // Ended sources hold nobody back, so the last finite watermark of a side is the
+                // largest promise that any of them made.
+                let last = self.watermarks.promised_max(side);
+                (last != WATERMARK_START && last != WATERMARK_END).then_some(last)
+            }),
             elapsed,
             runtime,
             cores: self.cores.clone(),

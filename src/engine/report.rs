@@ -68,7 +68,8 @@ pub struct Report {
     pub state_rows_peak: u64,
     /// Most bytes of state, as allocated: the sum of the shards' own peaks.
     pub state_bytes_peak: u64,
-    /// The last watermark of each side that was neither its start nor its end, by [`Side::index`].
+    /// The last watermark of each side before its end, by [`Side::index`]; `None` when its sources
+    /// never promised anything.
     pub watermarks: [Option<i64>; 2],
     /// The smaller of them.
     pub watermark: Option<i64>,
@@ -89,6 +90,7 @@ pub(super) struct Run {
     pub(super) ending: Ending,
     pub(super) events_pushed: u64,
     pub(super) regressed: [u64; 2],
+    pub(super) watermarks: [Option<i64>; 2],
     pub(super) elapsed: Duration,
     pub(super) runtime: RuntimeKind,
     pub(super) cores: Vec<Option<usize>>,
@@ -97,9 +99,6 @@ pub(super) struct Run {
 
 impl Report {
     pub(super) fn new(run: Run, shards: Vec<ShardReport>) -> Report {
-        let watermarks = Side::BOTH.map(|side| {
-            shards.iter().filter_map(|shard| shard.watermarks_finite[side.index()]).max()
-        });
         Report {
             ending: run.ending,
             counters: sum_counters(&shards),
@@ -109,8 +108,8 @@ impl Report {
             step_ns: merge(&shards, |shard| &shard.step_ns),
             state_rows_peak: shards.iter().map(|shard| shard.state_rows_peak).sum(),
             state_bytes_peak: shards.iter().map(|shard| shard.state_bytes_peak).sum(),
-            watermarks,
-            watermark: watermarks.iter().flatten().min().copied(),
+            watermarks: run.watermarks,
+            watermark: run.watermarks.iter().flatten().min().copied(),
             elapsed: run.elapsed,
             runtime: run.runtime,
             cores: run.cores,

@@ -18,6 +18,10 @@ use crate::time::{Clock, MonotonicClock};
 /// the core get their turn.
 const STEP_EVENTS: usize = 1024;
 
+/// Aligned feeds show how far they are after so many events at the latest; what they run ahead
+/// beyond the drift that is allowed is of that order.
+const ALIGN_EVENTS: u64 = 4096;
+
 /// How long feeds that wait for the world outside are left alone at the most.
 const FEED_WAIT: Duration = Duration::from_millis(1);
 
@@ -44,6 +48,8 @@ pub(super) struct FeedIntake {
     producer: Producer,
     feeds: Vec<Box<dyn Feed>>,
     alignment: Alignment,
+    /// Events that were pushed when the producer was last flushed.
+    events_flushed: u64,
 }
 
 /// What is left of a worker that has ended.
@@ -80,7 +86,7 @@ impl FeedIntake {
         feeds: Vec<Box<dyn Feed>>,
         alignment: Alignment,
     ) -> FeedIntake {
-        FeedIntake { producer, feeds, alignment }
+        FeedIntake { producer, feeds, alignment, events_flushed: 0 }
     }
 
     /// Gives each feed a turn. Returns whether anything moved.
@@ -116,14 +122,18 @@ impl FeedIntake {
         if self.feeds.len() > 1 {
             self.feeds.rotate_left(1);
         }
-        let lingers = self
-            .producer
-            .oldest_pending_ns()
-            .is_some_and(|oldest_ns| now_ns.saturating_sub(oldest_ns) >= linger_ns);
-        if self.producer.needs_flush() && (!moved || lingers) {
+        if self.producer.needs_flush() && (!moved || self.is_flush_due(now_ns, linger_ns)) {
             moved |= self.flush()? == Flow::Open;
         }
         Ok(moved)
+    }
+
+    /// Whether what was pushed has waited long enough, or others go by a watermark that is too old.
+    fn is_flush_due(&self, now_ns: u64, linger_ns: u64) -> bool {
+        let oldest_ns = self.producer.oldest_pending_ns();
+        let lingers = oldest_ns.is_some_and(|ns| now_ns.saturating_sub(ns) >= linger_ns);
+        let events = self.producer.counters().events - self.events_flushed;
+        lingers || (self.alignment.max_drift.is_some() && events >= ALIGN_EVENTS)
     }
 
     /// Whether a shard is gone; the feeds are not asked again then.
@@ -136,6 +146,7 @@ impl FeedIntake {
     }
 
     fn flush(&mut self) -> Result<Flow, SourceError> {
+        self.events_flushed = self.producer.counters().events;
         self.producer.flush().map_err(|error| SourceError { message: error.to_string() })
     }
 }
