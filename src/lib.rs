@@ -10,6 +10,8 @@ pub mod join;
 pub mod limits;
 pub mod runtime;
 pub mod shard;
+#[cfg(feature = "cli")]
+pub mod source;
 pub mod state;
 pub mod time;
 

@@ -30,6 +30,17 @@ pub const SHARD_COUNT_MAX: usize = 256;
 /// Sources of one side: a watermark table is scanned whole by every shard at every step.
 pub const SOURCE_COUNT_MAX: usize = 1024;
 
+/// Bytes of a file that one core parses at a time: far over the cost of handing a block out, small
+/// enough that it and the events made of it stay in a second-level cache.
+pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
+
+/// Events that a parser hands over at a time: enough that handing over costs nothing, few enough
+/// that they are still in the first- or second-level cache when they are spread over the shards.
+pub const CHUNK_EVENTS_MAX: usize = 1024;
+
+/// Row bytes at which a parser hands over fewer events.
+pub const CHUNK_ROW_BYTES_TARGET: usize = 128 << 10;
+
 const _: () = assert!(BATCH_EVENTS_MAX.is_power_of_two());
 const _: () = assert!(LANE_BATCHES_DEFAULT.is_power_of_two());
 const _: () = assert!(LANE_BATCHES_DEFAULT <= LANE_BATCHES_MAX);
