@@ -22,6 +22,10 @@ pub struct TimeParser {
     unit: TimeUnit,
     /// Nanoseconds of the unit that numbers count.
     number_ns: i64,
+    /// Ticks of one such unit; 1 where a tick is longer than it.
+    ticks_a_number: i64,
+    /// Such units of one tick; 1 where they are longer than it.
+    numbers_a_tick: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +131,15 @@ impl TimeParser {
             TimeFormat::Pattern(pattern) => (Form::Pattern(pattern.clone()), 1),
         };
         let zone_is_utc = zone.inner().to_fixed_offset().is_ok_and(|offset| offset.is_zero());
-        TimeParser { form, zone: zone.clone(), zone_is_utc, unit, number_ns }
+        TimeParser {
+            form,
+            zone: zone.clone(),
+            zone_is_utc,
+            unit,
+            number_ns,
+            ticks_a_number: (number_ns / unit.ns()).max(1),
+            numbers_a_tick: (unit.ns() / number_ns).max(1),
+        }
     }
 
     /// The unit of the ticks.
@@ -155,19 +167,18 @@ impl TimeParser {
         self.general(text.trim_ascii())
     }
 
+    #[inline]
     fn integer(&self, value: i64) -> Result<i64, TimeTextError> {
         if matches!(self.form, Form::Auto) {
             check_plausible(value)?;
         }
-        let tick_ns = self.unit.ns();
-        let ticks = if self.number_ns >= tick_ns {
-            value.checked_mul(self.number_ns / tick_ns)
+        let ticks = if self.numbers_a_tick == 1 {
+            value.checked_mul(self.ticks_a_number)
         } else {
-            let numbers_a_tick = tick_ns / self.number_ns;
-            if value % numbers_a_tick != 0 {
+            if value % self.numbers_a_tick != 0 {
                 return Err(TimeTextError::Finer { unit: self.unit });
             }
-            Some(value / numbers_a_tick)
+            Some(value / self.numbers_a_tick)
         };
         // i64::MIN stands for "no time".
         ticks
