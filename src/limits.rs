@@ -38,6 +38,13 @@ pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
 /// that they are still in the first- or second-level cache when they are spread over the shards.
 pub const CHUNK_EVENTS_MAX: usize = 1024;
 
+/// Blocks of one file that may be worked on at the same time: every core of a large host can have
+/// one, and a core that is held up on the oldest lets the others run ahead only so far.
+pub const BLOCKS_AHEAD_MAX: usize = 64;
+
+/// Blocks that a reading thread holds ready.
+pub const READ_AHEAD_BLOCKS: usize = 4;
+
 /// Row bytes at which a parser hands over fewer events.
 pub const CHUNK_ROW_BYTES_TARGET: usize = 128 << 10;
 

@@ -2,7 +2,7 @@
 //!
 //! The way of a byte: a [`BlockReader`] cuts the stream into blocks that end where a record ends; a
 //! [`BlockParser`] turns a block into events, on any core, because a block needs nothing but
-//! itself; a `FileSource` has several cores do that at the same time and still
+//! itself; a [`FileSource`] has several cores do that at the same time and still
 //! publishes the watermarks of the file's order.
 //!
 //! # Rows
@@ -26,16 +26,25 @@
 //! One object a line; lines of white space are skipped. Fields are found by name at the top level;
 //! of a name that comes twice the last counts.
 
+mod bad;
 pub mod blocks;
 mod csv;
 pub mod fields;
+pub mod file;
+mod input;
 mod jsonl;
 pub mod key;
+mod late;
+mod order;
 pub mod parse;
 mod scan;
 pub mod schema;
 
+pub use bad::{FailOnBadRow, OnBadRow, SkipBadRows, SourceInfo};
 pub use blocks::{Block, BlockReader, ReadError, ReadOptions};
+pub use file::{FileFeed, FileOptions, FileSource};
+pub use input::AnyReader;
+pub use order::SourceCounts;
 pub use parse::{BadReason, BadRow, BlockParser, Chunk, Cursor, ParseOptions};
 pub use parse::{Position, split_position};
 pub use schema::{RowFormat, RowSchema, SchemaError};

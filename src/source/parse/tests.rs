@@ -160,7 +160,7 @@ fn expected(data: &[u8], delimiter: u8) -> (Vec<Outcome>, Vec<Outcome>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for row in reference::rows(data, delimiter) {
         let time = row.fields.get(1).and_then(|text| std::str::from_utf8(text).ok());
-        let ts = time.and_then(|text| text.parse::<i64>().ok());
+        let ts = time.and_then(|text| text.trim().parse::<i64>().ok());
         match ts {
             Some(ts) if row.sound && row.fields.len() == 3 => {
                 let key = Some(row.fields[0].clone()).filter(|key| !key.is_empty());
