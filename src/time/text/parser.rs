@@ -378,6 +378,16 @@ fn parse_integer(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || digits.len() > 18 {
         return None;
     }
+    if let 9..=16 = digits.len() {
+        // The usual lengths: the last eight digits, and those before them with zeros in front.
+        let (first, last) = (digits.first_chunk::<8>()?, digits.last_chunk::<8>()?);
+        let front_bits = (digits.len() - 8) * 8;
+        let front = u64::from_le_bytes(*first).unbounded_shl(64 - front_bits as u32)
+            | ZEROS.unbounded_shr(front_bits as u32);
+        let front = i64::from(parse_eight(front)?);
+        let value = front * 100_000_000 + i64::from(parse_eight(u64::from_le_bytes(*last))?);
+        return Some(if negative { -value } else { value });
+    }
     let mut value = 0i64;
     while let Some((chunk, rest)) = digits.split_first_chunk::<8>() {
         value = value * 100_000_000 + i64::from(parse_eight(u64::from_le_bytes(*chunk))?);
@@ -393,11 +403,14 @@ fn parse_integer(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
+/// Eight times `0`.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
 /// Eight digits at once, the first in the lowest byte: neighbours are joined to numbers of two,
 /// four and eight digits by three multiplications.
 #[inline]
 fn parse_eight(bytes: u64) -> Option<u32> {
-    let digits = bytes.wrapping_sub(0x3030_3030_3030_3030);
+    let digits = bytes.wrapping_sub(ZEROS);
     // A byte over 9 sets its high bit here, one under b'0' has set it above (or has borrowed from
     // the next one, but then it is set itself).
     let over_nine = digits.wrapping_add(0x7676_7676_7676_7676);
