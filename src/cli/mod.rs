@@ -13,6 +13,7 @@ mod failure;
 mod r#gen;
 mod join;
 mod os;
+mod progress;
 mod text;
 
 use std::ffi::OsString;

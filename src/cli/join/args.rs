@@ -104,19 +104,19 @@ pub(super) struct TimeArgs {
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(super) timezone: String,
     /// The watermark trails the largest time seen by this much
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub(super) out_of_orderness: String,
     /// The same for the left side only
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) left_out_of_orderness: Option<String>,
     /// The same for the right side only
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) right_out_of_orderness: Option<String>,
     /// Rows up to this far behind the watermark still join
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub(super) allowed_lateness: String,
     /// A source that is silent for this long stops holding the watermark back [default: never]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) idle_timeout: Option<String>,
 }
 
@@ -124,15 +124,15 @@ pub(super) struct TimeArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Late and bad rows")]
 pub(super) struct TroubleArgs {
-    /// Late rows are counted and dropped, or end the run
-    #[arg(long, value_name = "POLICY", default_value = "drop")]
-    pub(super) late: LateChoice,
+    /// Late rows are counted and dropped, or end the run [default: drop]
+    #[arg(long, value_name = "POLICY")]
+    pub(super) late: Option<LateChoice>,
     /// Late rows are written here, with a column `side`
     #[arg(long, value_name = "PATH")]
     pub(super) late_output: Option<PathBuf>,
-    /// Rows that do not parse end the run, or are counted and skipped
-    #[arg(long, value_name = "POLICY", default_value = "fail")]
-    pub(super) bad_rows: BadRows,
+    /// Rows that do not parse end the run, or are counted and skipped [default: fail]
+    #[arg(long, value_name = "POLICY")]
+    pub(super) bad_rows: Option<BadRows>,
     /// Rows that do not parse are written here with the reason, and skipped
     #[arg(long, value_name = "PATH")]
     pub(super) bad_rows_output: Option<PathBuf>,

@@ -2,6 +2,8 @@
 //! closing report.
 
 mod args;
+mod paths;
+mod plan;
 mod report;
 mod size;
 
@@ -14,6 +16,6 @@ use crate::cli::Failure;
 /// # Errors
 /// Wrong use, a failure while running, Ctrl-C, a closed pipe.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let _ = args;
+    let _ = plan::Plan::resolve(&args)?;
     Ok(())
 }

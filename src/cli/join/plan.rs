@@ -1,0 +1,319 @@
+//! What the options resolve to, before any file is opened.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::Failure;
+use crate::cli::join::args::{
+    Args, BadRows, Format, Idle, Kind, LateChoice, OnFull, Runtime, Simd, Stats, When,
+};
+use crate::cli::join::paths::{self, STANDARD};
+use crate::cli::join::size::{memory_bytes, parse_size};
+use crate::event::Side;
+use crate::join::JoinKind;
+use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
+use crate::time::LatePolicy;
+use crate::time::text::{IntervalText, TimeFormat, TimeSpan, Zone};
+
+/// A join, ready to open its files.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// By [`Side::index`].
+    pub(super) sides: [SidePlan; 2],
+    pub(super) interval: IntervalText,
+    pub(super) kind: JoinKind,
+    pub(super) zone: Zone,
+    pub(super) allowed_lateness: TimeSpan,
+    pub(super) idle_timeout: Option<Duration>,
+    pub(super) late: LatePolicy,
+    pub(super) skip_bad_rows: bool,
+    pub(super) output: OutputPlan,
+    pub(super) machine: MachinePlan,
+    pub(super) stats: Stats,
+    pub(super) stats_output: Option<PathBuf>,
+    pub(super) progress: When,
+}
+
+/// One side's files and columns.
+#[derive(Clone, Debug)]
+pub(super) struct SidePlan {
+    pub(super) files: Vec<(PathBuf, Format)>,
+    /// Names given for files without a header line.
+    pub(super) columns: Option<Vec<String>>,
+    pub(super) key_columns: Vec<String>,
+    pub(super) time_column: String,
+    pub(super) time_format: TimeFormat,
+    pub(super) disorder: TimeSpan,
+}
+
+/// Where rows go.
+#[derive(Clone, Debug)]
+pub(super) struct OutputPlan {
+    pub(super) path: PathBuf,
+    pub(super) format: Format,
+    pub(super) late: Option<(PathBuf, Format)>,
+    pub(super) bad: Option<(PathBuf, Format)>,
+    pub(super) append: bool,
+}
+
+/// How it runs.
+#[derive(Clone, Debug)]
+pub(super) struct MachinePlan {
+    pub(super) cores: CoreChoice,
+    pub(super) runtime: RuntimeChoice,
+    pub(super) idle: IdleStrategy,
+    pub(super) simd: Simd,
+    pub(super) deterministic: bool,
+    pub(super) state_bytes_max: u64,
+    pub(super) fail_when_full: bool,
+}
+
+impl Plan {
+    /// Makes sense of the options.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] names the option, what is wrong and what to give instead.
+    pub(super) fn resolve(args: &Args) -> Result<Plan, Failure> {
+        let keys = key_columns(&args.matching.on)?;
+        let allowed_lateness = not_negative("--allowed-lateness", &args.time.allowed_lateness)?;
+        let plan = Plan {
+            sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
+            interval: option("--between", args.matching.between.parse())?,
+            kind: join_kind(args.matching.kind),
+            zone: option("--timezone", Zone::parse(&args.time.timezone))?,
+            allowed_lateness,
+            idle_timeout: idle_timeout(args)?,
+            late: late_policy(args)?,
+            skip_bad_rows: skip_bad_rows(args)?,
+            output: output_plan(args)?,
+            machine: machine_plan(args)?,
+            stats: args.output.stats,
+            stats_output: args.output.stats_output.clone(),
+            progress: args.output.progress,
+        };
+        check_paths(args, &plan)?;
+        Ok(plan)
+    }
+
+    /// The plan of one side.
+    pub(super) fn side(&self, side: Side) -> &SidePlan {
+        &self.sides[side.index()]
+    }
+}
+
+fn option<T, E: std::fmt::Display>(name: &str, result: Result<T, E>) -> Result<T, Failure> {
+    result.map_err(|error| Failure::usage(format!("{name}: {error}")))
+}
+
+fn not_negative(name: &str, text: &str) -> Result<TimeSpan, Failure> {
+    let span: TimeSpan = option(name, text.parse())?;
+    if span < TimeSpan::ZERO {
+        return Err(Failure::usage(format!("{name}: {span} is negative; give 0 or more")));
+    }
+    Ok(span)
+}
+
+/// Splits each `--on`: a name that both sides have, or `LEFT=RIGHT`.
+fn key_columns(on: &[String]) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let mut columns = (Vec::new(), Vec::new());
+    for text in on {
+        let (left, right) = text.split_once('=').unwrap_or((text, text));
+        if left.is_empty() || right.is_empty() {
+            return Err(Failure::usage(format!(
+                "--on: \"{text}\" names no column; give a name, or LEFT=RIGHT"
+            )));
+        }
+        columns.0.push(left.to_owned());
+        columns.1.push(right.to_owned());
+    }
+    Ok(columns)
+}
+
+fn side_plan(args: &Args, side: Side, key_columns: Vec<String>) -> Result<SidePlan, Failure> {
+    let (input, time) = (&args.input, &args.time);
+    let (paths, format, columns, time_column, time_format, disorder) = match side {
+        Side::Left => (
+            &input.left,
+            input.left_format,
+            &input.left_columns,
+            &time.left_time,
+            &time.left_time_format,
+            &time.left_out_of_orderness,
+        ),
+        Side::Right => (
+            &input.right,
+            input.right_format,
+            &input.right_columns,
+            &time.right_time,
+            &time.right_time_format,
+            &time.right_out_of_orderness,
+        ),
+    };
+    let name = side.name();
+    let files = paths
+        .iter()
+        .map(|path| Ok((path.clone(), paths::input_format(side, path, format)?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let has_header = files.iter().any(|(_, format)| *format != Format::Jsonl);
+    if has_header && !input.no_header && !columns.is_empty() {
+        return Err(Failure::usage(format!(
+            "--{name}-columns names the columns of files without a header line; \
+             give --no-header as well, or leave it out"
+        )));
+    }
+    if has_header && input.no_header && columns.is_empty() {
+        return Err(Failure::usage(format!(
+            "--no-header: the {name} files have no names for their columns; \
+             give them with --{name}-columns a,b,c"
+        )));
+    }
+    let (format_option, format_text) = match time_format {
+        Some(text) => (format!("--{name}-time-format"), text),
+        None => ("--time-format".to_owned(), &time.time_format),
+    };
+    let (disorder_option, disorder_text) = match disorder {
+        Some(text) => (format!("--{name}-out-of-orderness"), text),
+        None => ("--out-of-orderness".to_owned(), &time.out_of_orderness),
+    };
+    Ok(SidePlan {
+        files,
+        columns: (!columns.is_empty()).then(|| columns.clone()),
+        key_columns,
+        time_column: time_column.clone(),
+        time_format: option(&format_option, TimeFormat::parse(format_text))?,
+        disorder: not_negative(&disorder_option, disorder_text)?,
+    })
+}
+
+fn join_kind(kind: Kind) -> JoinKind {
+    match kind {
+        Kind::Inner => JoinKind::Inner,
+        Kind::Left => JoinKind::Left,
+        Kind::Right => JoinKind::Right,
+        Kind::Full => JoinKind::Full,
+        Kind::Semi => JoinKind::Semi,
+        Kind::Anti => JoinKind::Anti,
+    }
+}
+
+fn idle_timeout(args: &Args) -> Result<Option<Duration>, Failure> {
+    let Some(text) = &args.time.idle_timeout else { return Ok(None) };
+    let span: TimeSpan = option("--idle-timeout", text.parse())?;
+    let timeout = option("--idle-timeout", span.to_wall())?;
+    if timeout.is_zero() {
+        return Err(Failure::usage("--idle-timeout: give more than 0, or leave it out for never"));
+    }
+    Ok(Some(timeout))
+}
+
+fn late_policy(args: &Args) -> Result<LatePolicy, Failure> {
+    match (args.trouble.late, &args.trouble.late_output) {
+        (Some(LateChoice::Fail), Some(_)) => Err(Failure::usage(
+            "--late fail ends the run at the first late row, so nothing would be in \
+             --late-output; leave one of them out",
+        )),
+        (Some(LateChoice::Fail), None) => Ok(LatePolicy::Fail),
+        (_, Some(_)) => Ok(LatePolicy::Output),
+        (Some(LateChoice::Drop) | None, None) => Ok(LatePolicy::Drop),
+    }
+}
+
+fn skip_bad_rows(args: &Args) -> Result<bool, Failure> {
+    match (args.trouble.bad_rows, &args.trouble.bad_rows_output) {
+        (Some(BadRows::Fail), Some(_)) => Err(Failure::usage(
+            "--bad-rows fail ends the run at the first bad row, so nothing would be in \
+             --bad-rows-output; leave one of them out",
+        )),
+        (Some(BadRows::Skip), _) | (None, Some(_)) => Ok(true),
+        (Some(BadRows::Fail) | None, None) => Ok(false),
+    }
+}
+
+fn output_plan(args: &Args) -> Result<OutputPlan, Failure> {
+    let output = &args.output;
+    let format =
+        |option: &str, path: &Path| paths::output_format(option, path, output.output_format);
+    let beside = |option: &str, path: &Option<PathBuf>| match path {
+        Some(path) => Ok(Some((path.clone(), format(option, path)?))),
+        None => Ok::<_, Failure>(None),
+    };
+    Ok(OutputPlan {
+        path: output.output.clone(),
+        format: format("--output", &output.output)?,
+        late: beside("--late-output", &args.trouble.late_output)?,
+        bad: beside("--bad-rows-output", &args.trouble.bad_rows_output)?,
+        append: output.append,
+    })
+}
+
+fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
+    let machine = &args.machine;
+    let state_bytes_max = match &machine.max_state {
+        Some(text) => option("--max-state", parse_size(text))?,
+        None => memory_bytes() / 2,
+    };
+    if !simd_is_there(machine.simd) {
+        let name = format!("{:?}", machine.simd).to_lowercase();
+        return Err(Failure::usage(format!(
+            "--simd: this processor has no {name}; leave the choice to auto"
+        )));
+    }
+    Ok(MachinePlan {
+        cores: option("--cores", machine.cores.parse())?,
+        runtime: match machine.runtime {
+            Runtime::Auto => RuntimeChoice::Auto,
+            Runtime::Glommio => RuntimeChoice::Glommio,
+            Runtime::Threads => RuntimeChoice::Threads,
+        },
+        idle: match machine.idle {
+            Idle::Auto => IdleStrategy::Auto,
+            Idle::Spin => IdleStrategy::Spin,
+            Idle::Yield => IdleStrategy::Yield,
+            Idle::Park => IdleStrategy::Park,
+        },
+        simd: machine.simd,
+        deterministic: machine.deterministic,
+        state_bytes_max,
+        fail_when_full: machine.on_full == OnFull::Fail,
+    })
+}
+
+fn simd_is_there(simd: Simd) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    match simd {
+        Simd::Auto | Simd::Scalar => true,
+        Simd::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
+        Simd::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
+        Simd::Neon => false,
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    match simd {
+        Simd::Auto | Simd::Scalar => true,
+        Simd::Neon => cfg!(target_arch = "aarch64"),
+        Simd::Avx2 | Simd::Avx512 => false,
+    }
+}
+
+/// Refuses outputs that would meet each other or an input, and standard input twice.
+fn check_paths(args: &Args, plan: &Plan) -> Result<(), Failure> {
+    let mut inputs = Vec::new();
+    for side in Side::BOTH {
+        for (path, _) in &plan.side(side).files {
+            inputs.push((format!("--{}", side.name()), path.as_path()));
+        }
+    }
+    if inputs.iter().filter(|(_, path)| *path == Path::new(STANDARD)).count() > 1 {
+        return Err(Failure::usage(
+            "standard input (-) can be one file of one side only; give the others as files",
+        ));
+    }
+    let outputs = [
+        ("--output", Some(args.output.output.as_path())),
+        ("--late-output", args.trouble.late_output.as_deref()),
+        ("--bad-rows-output", args.trouble.bad_rows_output.as_deref()),
+        ("--stats-output", args.output.stats_output.as_deref()),
+    ];
+    let outputs: Vec<(&str, &Path)> =
+        outputs.into_iter().filter_map(|(option, path)| Some((option, path?))).collect();
+    paths::check_distinct(&outputs, &inputs)
+}
