@@ -2,8 +2,13 @@
 //! written to one [`Output`] that all cores share.
 
 mod columns;
+mod encode;
+mod json;
 mod output;
+mod rows;
 mod sorter;
 
 pub use columns::Columns;
+pub use encode::{Encoder, SideRows};
 pub use output::{OpenMode, Output};
+pub use rows::{RowSink, RowSinks};

@@ -33,6 +33,7 @@ pub enum OpenMode {
 struct Inner {
     file: File,
     fate: Fate,
+    rows: u64,
     failed: Option<SinkError>,
 }
 
@@ -63,7 +64,7 @@ impl Output {
         };
         let opened = if path == Path::new("-") { open_stdout() } else { open_path(path, mode) };
         let (file, fate, empty) = opened.map_err(|error| cannot("open", &name, &error))?;
-        Ok((Output { name, inner: Mutex::new(Inner { file, fate, failed: None }) }, empty))
+        Ok((Output { name, inner: Mutex::new(Inner { file, fate, rows: 0, failed: None }) }, empty))
     }
 
     /// The path as the user gave it, or `standard output`.
@@ -71,11 +72,12 @@ impl Output {
         &self.name
     }
 
-    /// Writes a block of complete rows. Blocks while the reader of a pipe is slow.
+    /// Writes a block of `rows` complete rows (a header is none). Blocks while the reader of a pipe
+    /// is slow.
     ///
     /// # Errors
     /// [`SinkError`], and from then on the same one for every call.
-    pub fn write(&self, block: &[u8]) -> Result<(), SinkError> {
+    pub fn write(&self, block: &[u8], rows: u64) -> Result<(), SinkError> {
         let mut inner = self.lock();
         if let Some(error) = &inner.failed {
             return Err(error.clone());
@@ -85,7 +87,13 @@ impl Output {
             inner.failed = Some(error.clone());
             return Err(error);
         }
+        inner.rows += rows;
         Ok(())
+    }
+
+    /// Rows written so far.
+    pub fn rows(&self) -> u64 {
+        self.lock().rows
     }
 
     /// The output is complete: a temporary file takes its target's place.
@@ -276,7 +284,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         let (output, empty) = Output::open(&path, OpenMode::Replace).unwrap();
         assert!(empty);
-        output.write(b"new\n").unwrap();
+        output.write(b"new\n", 1).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
         output.commit().unwrap();
         drop(output);
@@ -289,11 +297,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pairs.csv");
         let (output, _) = Output::open(&path, OpenMode::Replace).unwrap();
-        output.write(b"row\n").unwrap();
+        output.write(b"row\n", 1).unwrap();
         drop(output);
         assert!(names(dir.path()).is_empty());
         let (output, _) = Output::open(&path, OpenMode::Replace).unwrap();
-        output.write(b"row\n").unwrap();
+        output.write(b"row\n", 1).unwrap();
         let kept = output.keep_partial().unwrap().unwrap();
         drop(output);
         assert_eq!(fs::read(kept).unwrap(), b"row\n");
@@ -307,7 +315,7 @@ mod tests {
         for expect_empty in [true, false] {
             let (output, empty) = Output::open(&path, OpenMode::Append).unwrap();
             assert_eq!(empty, expect_empty);
-            output.write(b"row\n").unwrap();
+            output.write(b"row\n", 1).unwrap();
             output.commit().unwrap();
         }
         assert_eq!(fs::read(&path).unwrap(), b"row\nrow\n");
@@ -320,7 +328,7 @@ mod tests {
         fs::write(&real, "old").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let (output, _) = Output::open(&link, OpenMode::Replace).unwrap();
-        output.write(b"new").unwrap();
+        output.write(b"new", 1).unwrap();
         output.commit().unwrap();
         assert_eq!(fs::read(&real).unwrap(), b"new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -341,9 +349,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_full_device_fails_once_and_for_all() {
         let (output, _) = Output::open(Path::new("/dev/full"), OpenMode::Replace).unwrap();
-        let first = output.write(b"row\n").unwrap_err();
+        let first = output.write(b"row\n", 1).unwrap_err();
         assert!(first.message.contains("free some space") && !first.closed, "{first}");
-        assert_eq!(output.write(b"row\n").unwrap_err(), first);
+        assert_eq!(output.write(b"row\n", 1).unwrap_err(), first);
         assert_eq!(output.commit().unwrap_err(), first);
     }
 }

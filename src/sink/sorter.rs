@@ -77,6 +77,7 @@ struct Inner {
     watermarks: Vec<i64>,
     heap: BinaryHeap<Reverse<Entry>>,
     block: Vec<u8>,
+    block_rows: u64,
 }
 
 impl Sorter {
@@ -85,6 +86,7 @@ impl Sorter {
             watermarks: vec![i64::MIN; core_count],
             heap: BinaryHeap::new(),
             block: Vec::new(),
+            block_rows: 0,
         };
         Sorter { output, inner: Mutex::new(inner) }
     }
@@ -118,6 +120,7 @@ impl Inner {
                 break;
             }
             self.block.extend_from_slice(first.row());
+            self.block_rows += 1;
             self.heap.pop();
             if self.block.len() >= BLOCK_BYTES {
                 self.write_block(output)?;
@@ -130,8 +133,9 @@ impl Inner {
         if self.block.is_empty() {
             return Ok(());
         }
-        let written = output.write(&self.block);
+        let written = output.write(&self.block, self.block_rows);
         self.block.clear();
+        self.block_rows = 0;
         written
     }
 }

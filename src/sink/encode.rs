@@ -1,0 +1,451 @@
+//! Rows of both sides made into rows of the output.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use memchr::memchr3;
+
+use crate::event::Side;
+use crate::sink::Columns;
+use crate::sink::json::{Members, push_string, string_text};
+use crate::source::{RowFormat, fields};
+
+/// One side's rows: how they stand in its files, and which columns they have there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SideRows {
+    /// How they are written down.
+    pub format: RowFormat,
+    /// The names of the columns, in order. Rows of JSON Lines may have others, and lack some.
+    pub columns: Vec<String>,
+}
+
+/// Makes rows of the output out of rows of the input. Immutable: all cores share one.
+///
+/// Where input and output have the same format, rows are copied as they stand. From CSV or TSV to
+/// JSON, every value is a string. From JSON to CSV or TSV, a string is its text, null and missing
+/// are empty, anything else is its JSON text; members that are no columns are left out, and
+/// counted.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    to: RowFormat,
+    header: Vec<u8>,
+    /// By [`Side::index`]; one side only in semi and anti joins.
+    sides: Vec<SideEncoder>,
+    /// `"side":` and `"lag_ms":` of late rows in JSON.
+    late_labels: [Vec<u8>; 2],
+}
+
+/// What one core needs to encode rows; kept between them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    cells: Vec<Option<Range<usize>>>,
+    /// Members of JSON rows that had no column to go to.
+    pub(super) left_out: u64,
+}
+
+#[derive(Clone, Debug)]
+struct SideEncoder {
+    from: RowFormat,
+    /// The place of each column.
+    places: HashMap<Vec<u8>, usize>,
+    /// In JSON, `"name":` of each column as the output calls it.
+    labels: Vec<Vec<u8>>,
+    /// What a member that is no column gets behind its name when that is taken.
+    suffix: &'static str,
+    /// What stands where the side has no row.
+    padding: Vec<u8>,
+}
+
+impl Encoder {
+    /// For pairs and padded rows, or for left rows alone (semi and anti joins).
+    pub fn pairs(to: RowFormat, left: &SideRows, right: &SideRows, left_only: bool) -> Encoder {
+        let columns = Columns::new(&left.columns, &right.columns);
+        let sides = if left_only { vec![left] } else { vec![left, right] };
+        Encoder::new(to, &sides, &columns, &[])
+    }
+
+    /// For late rows of either side: the side, how late it was (in ticks of `unit`), the row.
+    pub fn late(to: RowFormat, left: &SideRows, right: &SideRows, unit: &str) -> Encoder {
+        let lag = format!("lag_{unit}");
+        let before = ["side", lag.as_str()];
+        let columns = Columns::new(&left.columns, &right.columns).behind(&before);
+        Encoder::new(to, &[left, right], &columns, &before)
+    }
+
+    fn new(to: RowFormat, rows: &[&SideRows], columns: &Columns, before: &[&str]) -> Encoder {
+        let names = [columns.left(), columns.right()];
+        let names = &names[..rows.len()];
+        let mut header = Vec::new();
+        if let RowFormat::Delimited { delimiter } = to {
+            let all =
+                before.iter().copied().chain(names.iter().copied().flatten().map(String::as_str));
+            for (place, name) in all.enumerate() {
+                if place > 0 {
+                    header.push(delimiter);
+                }
+                push_cell(&mut header, name.as_bytes(), delimiter);
+            }
+            header.push(b'\n');
+        }
+        let suffixes = ["_left", "_right"];
+        let sides = rows.iter().zip(names).zip(suffixes);
+        let label =
+            |place: usize| before.get(place).map(|name| json_label(name)).unwrap_or_default();
+        Encoder {
+            to,
+            header,
+            sides: sides
+                .map(|((rows, names), suffix)| SideEncoder::new(to, rows, names, suffix))
+                .collect(),
+            late_labels: [label(0), label(1)],
+        }
+    }
+
+    /// The header line; empty where the format has none.
+    pub fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    /// Appends a pair.
+    pub(super) fn push_pair(
+        &self,
+        out: &mut Vec<u8>,
+        left: &[u8],
+        right: &[u8],
+        scratch: &mut Scratch,
+    ) {
+        self.push_row(out, [Some(left), Some(right)], scratch);
+    }
+
+    /// Appends a row of one side, padded where the output has both.
+    pub(super) fn push_single(
+        &self,
+        out: &mut Vec<u8>,
+        side: Side,
+        row: &[u8],
+        scratch: &mut Scratch,
+    ) {
+        self.push_row(out, one_side(side, row), scratch);
+    }
+
+    /// Appends a late row.
+    pub(super) fn push_late(
+        &self,
+        out: &mut Vec<u8>,
+        side: Side,
+        lag: i64,
+        row: &[u8],
+        scratch: &mut Scratch,
+    ) {
+        match self.to {
+            RowFormat::Delimited { delimiter } => {
+                out.extend_from_slice(side.name().as_bytes());
+                out.push(delimiter);
+                out.extend_from_slice(lag.to_string().as_bytes());
+                out.push(delimiter);
+                self.push_delimited(out, one_side(side, row), delimiter, scratch);
+            }
+            RowFormat::JsonLines => {
+                out.push(b'{');
+                out.extend_from_slice(&self.late_labels[0]);
+                push_string(out, side.name().as_bytes());
+                out.push(b',');
+                out.extend_from_slice(&self.late_labels[1]);
+                out.extend_from_slice(lag.to_string().as_bytes());
+                // The other side's columns would only be in the way.
+                self.sides[side.index()].push_members(out, row, None);
+                out.extend_from_slice(b"}\n");
+            }
+        }
+    }
+
+    fn push_row(&self, out: &mut Vec<u8>, rows: [Option<&[u8]>; 2], scratch: &mut Scratch) {
+        match self.to {
+            RowFormat::Delimited { delimiter } => {
+                self.push_delimited(out, rows, delimiter, scratch)
+            }
+            RowFormat::JsonLines => self.push_json(out, rows),
+        }
+    }
+
+    fn push_delimited(
+        &self,
+        out: &mut Vec<u8>,
+        rows: [Option<&[u8]>; 2],
+        delimiter: u8,
+        scratch: &mut Scratch,
+    ) {
+        let start = out.len();
+        for (place, side) in self.sides.iter().enumerate() {
+            if place > 0 {
+                out.push(delimiter);
+            }
+            match rows[place] {
+                Some(row) if side.from == self.to => out.extend_from_slice(row),
+                Some(row) => side.push_cells(out, row, delimiter, scratch),
+                None => out.extend_from_slice(&side.padding),
+            }
+        }
+        if out.len() == start {
+            // One empty cell would be an empty line, which is no row.
+            out.extend_from_slice(b"\"\"");
+        }
+        out.push(b'\n');
+    }
+
+    fn push_json(&self, out: &mut Vec<u8>, rows: [Option<&[u8]>; 2]) {
+        out.push(b'{');
+        for (place, side) in self.sides.iter().enumerate() {
+            match rows[place] {
+                Some(row) => {
+                    let other = if place == 0 { 1 } else { 0 };
+                    let other = self.sides.get(other).map(|side| (side, rows[other], place == 1));
+                    side.push_members(out, row, other);
+                }
+                None => {
+                    push_comma(out);
+                    out.extend_from_slice(&side.padding);
+                }
+            }
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+/// The other side of a row: its encoder, its row, and whether its members were written before.
+type Other<'a> = (&'a SideEncoder, Option<&'a [u8]>, bool);
+
+impl SideEncoder {
+    fn new(to: RowFormat, rows: &SideRows, names: &[String], suffix: &'static str) -> SideEncoder {
+        let labels: Vec<Vec<u8>> = names.iter().map(|name| json_label(name)).collect();
+        let padding = match to {
+            RowFormat::Delimited { delimiter } => vec![delimiter; names.len().saturating_sub(1)],
+            RowFormat::JsonLines => labels
+                .iter()
+                .map(|label| [label, &b"null"[..]].concat())
+                .collect::<Vec<_>>()
+                .join(&b','),
+        };
+        let places =
+            rows.columns.iter().enumerate().map(|(at, name)| (name.clone().into_bytes(), at));
+        SideEncoder { from: rows.format, places: places.collect(), labels, suffix, padding }
+    }
+
+    /// Appends the cells of a row of another format.
+    fn push_cells(&self, out: &mut Vec<u8>, row: &[u8], delimiter: u8, scratch: &mut Scratch) {
+        match self.from {
+            RowFormat::Delimited { delimiter: from } => {
+                for (place, cell) in fields::delimited(row, from).enumerate() {
+                    if place > 0 {
+                        out.push(delimiter);
+                    }
+                    // Rows with faulty quotes never get here: they are bad rows.
+                    push_cell(out, &cell.unwrap_or_default(), delimiter);
+                }
+            }
+            RowFormat::JsonLines => {
+                scratch.cells.clear();
+                scratch.cells.resize(self.labels.len(), None);
+                for (name, value) in Members::new(row) {
+                    match self.places.get(&*string_text(name)) {
+                        Some(&place) => {
+                            // `value` is a part of `row`.
+                            let start = value.as_ptr().addr() - row.as_ptr().addr();
+                            scratch.cells[place] = Some(start..start + value.len());
+                        }
+                        None => scratch.left_out += 1,
+                    }
+                }
+                for (place, cell) in scratch.cells.iter().enumerate() {
+                    if place > 0 {
+                        out.push(delimiter);
+                    }
+                    let raw = cell.clone().map_or(&b""[..], |range| &row[range]);
+                    if raw != b"null" {
+                        push_cell(out, &string_text(raw), delimiter);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Appends the members of a row; a comma goes before them unless they are the first.
+    fn push_members(&self, out: &mut Vec<u8>, row: &[u8], other: Option<Other<'_>>) {
+        match self.from {
+            RowFormat::Delimited { delimiter } => {
+                let cells = fields::delimited(row, delimiter);
+                for (label, cell) in self.labels.iter().zip(cells) {
+                    push_comma(out);
+                    out.extend_from_slice(label);
+                    push_string(out, &cell.unwrap_or_default());
+                }
+            }
+            RowFormat::JsonLines => {
+                for (name, value) in Members::new(row) {
+                    push_comma(out);
+                    match self.places.get(&*string_text(name)) {
+                        Some(&place) => out.extend_from_slice(&self.labels[place]),
+                        None => self.push_other_name(out, name, other),
+                    }
+                    out.extend_from_slice(value);
+                }
+            }
+        }
+    }
+
+    /// Appends the name of a member that is no column, with a suffix if the other side has it.
+    #[cold]
+    fn push_other_name(&self, out: &mut Vec<u8>, name: &[u8], other: Option<Other<'_>>) {
+        let text = string_text(name);
+        let is_taken = |(side, row, was_first): Other<'_>| {
+            let label = json_label(&String::from_utf8_lossy(&text));
+            let mut members = Members::new(row.unwrap_or_default());
+            side.labels.contains(&label)
+                || (was_first && side.from == RowFormat::JsonLines)
+                    && members.any(|(other, _)| string_text(other) == text)
+        };
+        if other.is_some_and(is_taken) {
+            push_string(out, &[&text, self.suffix.as_bytes()].concat());
+        } else {
+            out.extend_from_slice(name);
+        }
+        out.push(b':');
+    }
+}
+
+fn one_side(side: Side, row: &[u8]) -> [Option<&[u8]>; 2] {
+    match side {
+        Side::Left => [Some(row), None],
+        Side::Right => [None, Some(row)],
+    }
+}
+
+/// A comma, unless an object has just been opened.
+fn push_comma(out: &mut Vec<u8>) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+}
+
+fn json_label(name: &str) -> Vec<u8> {
+    let mut label = Vec::new();
+    push_string(&mut label, name.as_bytes());
+    label.push(b':');
+    label
+}
+
+/// Appends a cell, in quotes if it needs them.
+pub(super) fn push_cell(out: &mut Vec<u8>, text: &[u8], delimiter: u8) {
+    let plain = memchr3(delimiter, b'"', b'\n', text).is_none() && !text.contains(&b'\r');
+    if plain {
+        out.extend_from_slice(text);
+        return;
+    }
+    out.push(b'"');
+    for &byte in text {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(format: RowFormat, columns: &str) -> SideRows {
+        SideRows { format, columns: columns.split(',').map(str::to_owned).collect() }
+    }
+
+    fn csv(columns: &str) -> SideRows {
+        side(RowFormat::CSV, columns)
+    }
+
+    fn json(columns: &str) -> SideRows {
+        side(RowFormat::JsonLines, columns)
+    }
+
+    fn pair(encoder: &Encoder, left: &str, right: &str) -> String {
+        let mut out = Vec::new();
+        encoder.push_pair(&mut out, left.as_bytes(), right.as_bytes(), &mut Scratch::default());
+        String::from_utf8(out).unwrap()
+    }
+
+    fn single(encoder: &Encoder, of: Side, row: &str) -> String {
+        let mut out = Vec::new();
+        encoder.push_single(&mut out, of, row.as_bytes(), &mut Scratch::default());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn csv_rows_are_copied_and_padded() {
+        let encoder = Encoder::pairs(RowFormat::CSV, &csv("a,b"), &csv("a,c,d"), false);
+        assert_eq!(encoder.header(), b"a,b,a_right,c,d\n");
+        assert_eq!(pair(&encoder, "1,\"x,\"\"\"", "1,2,3"), "1,\"x,\"\"\",1,2,3\n");
+        assert_eq!(single(&encoder, Side::Left, "1,2"), "1,2,,,\n");
+        assert_eq!(single(&encoder, Side::Right, "1,2,3"), ",,1,2,3\n");
+        let alone = Encoder::pairs(RowFormat::CSV, &csv("a,b"), &csv("a,c,d"), true);
+        assert_eq!(alone.header(), b"a,b\n");
+        assert_eq!(single(&alone, Side::Left, "1,2"), "1,2\n");
+    }
+
+    #[test]
+    fn other_formats_are_written_anew() {
+        let encoder = Encoder::pairs(RowFormat::TSV, &csv("a,b"), &json("a,c"), false);
+        assert_eq!(encoder.header(), b"a\tb\ta_right\tc\n");
+        assert_eq!(
+            pair(&encoder, "\"x\ty\",\"p,q\"", r#"{"c":"l\n","x":9,"a":null}"#),
+            "\"x\ty\"\tp,q\t\t\"l\n\"\n"
+        );
+        let encoder = Encoder::pairs(RowFormat::JsonLines, &csv("a,b"), &json("a,c"), false);
+        assert_eq!(encoder.header(), b"");
+        assert_eq!(
+            pair(&encoder, "1,\"say \"\"hi\"\"\"", r#"{"a":1.50,"c":{"d":[]}}"#),
+            "{\"a\":\"1\",\"b\":\"say \\\"hi\\\"\",\"a_right\":1.50,\"c\":{\"d\":[]}}\n"
+        );
+        assert_eq!(
+            single(&encoder, Side::Left, "1,2"),
+            "{\"a\":\"1\",\"b\":\"2\",\"a_right\":null,\"c\":null}\n"
+        );
+        assert_eq!(single(&encoder, Side::Right, "{\"c\":2}"), "{\"a\":null,\"b\":null,\"c\":2}\n");
+        let one = Encoder::pairs(RowFormat::CSV, &json("a"), &json("a"), true);
+        assert_eq!(single(&one, Side::Left, "{\"a\":null}"), "\"\"\n");
+    }
+
+    #[test]
+    fn members_that_are_no_columns_never_double_a_name() {
+        let encoder = Encoder::pairs(RowFormat::JsonLines, &json("a"), &json("b"), false);
+        assert_eq!(
+            pair(&encoder, r#"{"a":1,"b":2,"n":3}"#, r#"{"b":4,"a":5,"n":6,"m":7}"#),
+            "{\"a\":1,\"b_left\":2,\"n\":3,\"b\":4,\"a_right\":5,\"n_right\":6,\"m\":7}\n"
+        );
+        let encoder = Encoder::pairs(RowFormat::CSV, &json("a"), &json("b"), false);
+        let mut scratch = Scratch::default();
+        encoder.push_pair(&mut Vec::new(), b"{\"x\":1}", b"{\"y\":1,\"b\":2}", &mut scratch);
+        assert_eq!(scratch.left_out, 2);
+    }
+
+    #[test]
+    fn late_rows_say_their_side_and_lag() {
+        let late = |encoder: &Encoder, of: Side, row: &str| {
+            let mut out = Vec::new();
+            encoder.push_late(&mut out, of, 40, row.as_bytes(), &mut Scratch::default());
+            String::from_utf8(out).unwrap()
+        };
+        let encoder = Encoder::late(RowFormat::CSV, &csv("side,b"), &csv("c"), "us");
+        assert_eq!(encoder.header(), b"side,lag_us,side_left,b,c\n");
+        assert_eq!(late(&encoder, Side::Left, "1,2"), "left,40,1,2,\n");
+        assert_eq!(late(&encoder, Side::Right, "3"), "right,40,,,3\n");
+        let encoder = Encoder::late(RowFormat::JsonLines, &csv("side,b"), &json("c"), "ms");
+        assert_eq!(
+            late(&encoder, Side::Left, "1,2"),
+            "{\"side\":\"left\",\"lag_ms\":40,\"side_left\":\"1\",\"b\":\"2\"}\n"
+        );
+        assert_eq!(
+            late(&encoder, Side::Right, "{\"c\":3}"),
+            "{\"side\":\"right\",\"lag_ms\":40,\"c\":3}\n"
+        );
+    }
+}

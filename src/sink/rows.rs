@@ -1,0 +1,213 @@
+//! The sink of one core: encodes what the join finds, and hands it on in blocks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::event::{Event, Key, Side};
+use crate::join::{Emit, Sink, SinkError};
+use crate::sink::Output;
+use crate::sink::encode::{Encoder, Scratch};
+use crate::sink::sorter::{Entry, NO_POSITION, Sorter};
+use crate::source::split_position;
+
+/// Bytes a core gathers before it writes: large enough for the system call not to matter.
+const BLOCK_BYTES: usize = 128 << 10;
+
+/// What the sinks of all cores share: where rows go and how they are made. Makes the sinks.
+#[derive(Debug)]
+pub struct RowSinks {
+    encoder: Encoder,
+    output: Arc<Output>,
+    sorter: Option<Sorter>,
+    late: Option<(Encoder, Arc<Output>)>,
+    left_out: AtomicU64,
+}
+
+impl RowSinks {
+    /// Rows go to `output`, in order if `sorted_cores` says how many cores there are (their rows
+    /// must start with their positions then); late rows to theirs.
+    pub fn new(
+        encoder: Encoder,
+        output: Arc<Output>,
+        sorted_cores: Option<usize>,
+        late: Option<(Encoder, Arc<Output>)>,
+    ) -> Arc<RowSinks> {
+        let sorter = sorted_cores.map(|cores| Sorter::new(Arc::clone(&output), cores));
+        Arc::new(RowSinks { encoder, output, sorter, late, left_out: AtomicU64::new(0) })
+    }
+
+    /// The sink of one core.
+    pub fn sink(self: &Arc<RowSinks>, core: usize) -> RowSink {
+        RowSink {
+            shared: Arc::clone(self),
+            core,
+            block: Block::default(),
+            late: Block::default(),
+            entries: Vec::new(),
+            scratch: Scratch::default(),
+            failed: None,
+        }
+    }
+
+    /// Members of JSON rows that no column of a CSV or TSV output could take. Complete when all
+    /// sinks have finished.
+    pub fn members_left_out(&self) -> u64 {
+        // A sum that is read after the cores were joined; it guards no other memory.
+        self.left_out.load(Ordering::Relaxed)
+    }
+}
+
+/// The sink of one core.
+#[derive(Debug)]
+pub struct RowSink {
+    shared: Arc<RowSinks>,
+    core: usize,
+    block: Block,
+    late: Block,
+    /// Rows of a sorted output since the last watermark.
+    entries: Vec<Entry>,
+    scratch: Scratch,
+    /// After this nothing is gathered any more.
+    failed: Option<SinkError>,
+}
+
+/// Complete rows that are not yet written.
+#[derive(Debug, Default)]
+struct Block {
+    bytes: Vec<u8>,
+    rows: u64,
+}
+
+impl Block {
+    fn write_to(&mut self, output: &Output) -> Result<(), SinkError> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let written = output.write(&self.bytes, self.rows);
+        self.bytes.clear();
+        self.rows = 0;
+        written
+    }
+}
+
+impl RowSink {
+    fn row(&mut self, left: Option<Event<'_>>, right: Option<Event<'_>>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let (left_position, left_row) = self.split(left);
+        let (right_position, right_row) = self.split(right);
+        let (out, scratch) = (&mut self.block.bytes, &mut self.scratch);
+        match (left_row, right_row) {
+            (Some(left), Some(right)) => self.shared.encoder.push_pair(out, left, right, scratch),
+            (Some(row), None) => self.shared.encoder.push_single(out, Side::Left, row, scratch),
+            (None, Some(row)) => self.shared.encoder.push_single(out, Side::Right, row, scratch),
+            (None, None) => return,
+        }
+        if self.shared.sorter.is_some() {
+            let ts = |event: Option<Event<'_>>| event.map_or(i64::MIN, |event| event.ts);
+            let number;
+            let key = match left.or(right).map_or(Key::Null, |event| event.key) {
+                Key::Bytes(key) => key,
+                Key::Int(key) => {
+                    number = key.to_be_bytes();
+                    &number
+                }
+                Key::Null => &[],
+            };
+            let time = ts(left).max(ts(right));
+            self.entries.push(Entry::new(time, key, left_position, right_position, out));
+            out.clear();
+            return;
+        }
+        self.block.rows += 1;
+        if self.block.bytes.len() >= BLOCK_BYTES {
+            let written = self.block.write_to(&self.shared.output);
+            self.keep(written);
+        }
+    }
+
+    /// The position and the row as it stands in the input.
+    fn split<'a>(&self, event: Option<Event<'a>>) -> (u64, Option<&'a [u8]>) {
+        match event {
+            None => (NO_POSITION, None),
+            Some(event) if self.shared.sorter.is_none() => (NO_POSITION, Some(event.row)),
+            Some(event) => match split_position(event.row) {
+                Some((position, row)) => (position.0, Some(row)),
+                None => (NO_POSITION, Some(event.row)),
+            },
+        }
+    }
+
+    fn keep(&mut self, result: Result<(), SinkError>) {
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+            self.block.bytes = Vec::new();
+            self.entries = Vec::new();
+        }
+    }
+
+    fn outcome(&self) -> Result<(), SinkError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Emit for RowSink {
+    fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
+        self.row(Some(left), Some(right));
+    }
+
+    fn single(&mut self, side: Side, event: Event<'_>) {
+        match side {
+            Side::Left => self.row(Some(event), None),
+            Side::Right => self.row(None, Some(event)),
+        }
+    }
+
+    fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
+        let (_, Some(row)) = self.split(Some(event)) else { return };
+        let shared = Arc::clone(&self.shared);
+        let Some((encoder, output)) = shared.late.as_ref().filter(|_| self.failed.is_none()) else {
+            return;
+        };
+        encoder.push_late(&mut self.late.bytes, side, lag, row, &mut self.scratch);
+        self.late.rows += 1;
+        if self.late.bytes.len() >= BLOCK_BYTES {
+            let written = self.late.write_to(output);
+            self.keep(written);
+        }
+    }
+}
+
+impl Sink for RowSink {
+    fn flush(&mut self) -> Result<(), SinkError> {
+        if self.failed.is_none() {
+            let written = self.block.write_to(&self.shared.output);
+            self.keep(written);
+        }
+        if let (Some((_, output)), None) = (&self.shared.late, &self.failed) {
+            let written = self.late.write_to(output);
+            self.keep(written);
+        }
+        self.outcome()
+    }
+
+    fn output_watermark(&mut self, watermark: i64) -> Result<(), SinkError> {
+        if let (Some(sorter), None) = (&self.shared.sorter, &self.failed) {
+            let written = sorter.advance(self.core, &mut self.entries, watermark);
+            self.keep(written);
+        }
+        self.outcome()
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        if let (Some(sorter), None) = (&self.shared.sorter, &self.failed) {
+            let written = sorter.finish(self.core, &mut self.entries);
+            self.keep(written);
+        }
+        // A sum; whoever reads it has joined this core's thread first.
+        self.shared.left_out.fetch_add(self.scratch.left_out, Ordering::Relaxed);
+        self.scratch.left_out = 0;
+        self.flush()
+    }
+}
