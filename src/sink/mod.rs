@@ -1,6 +1,7 @@
 //! Results on their way out: rows are encoded on the core that found them, gathered in blocks, and
 //! written to one [`Output`] that all cores share.
 
+mod bad;
 mod columns;
 mod encode;
 mod json;
@@ -8,6 +9,7 @@ mod output;
 mod rows;
 mod sorter;
 
+pub use bad::BadRows;
 pub use columns::Columns;
 pub use encode::{Encoder, SideRows};
 pub use output::{OpenMode, Output};

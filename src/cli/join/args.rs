@@ -178,7 +178,7 @@ pub(super) struct MachineArgs {
     pub(super) idle: Idle,
     /// Instructions that compare times; auto: the best this processor has
     #[arg(long, value_name = "LEVEL", default_value = "auto")]
-    pub(super) simd: Simd,
+    pub(super) simd: SimdChoice,
     /// The same input gives the same pairs whatever the cores, sorted by output time, key and
     /// position
     #[arg(long)]
@@ -217,7 +217,7 @@ choices! {
     /// An idle strategy.
     Idle { Spin, Yield, Park, Auto }
     /// An instruction set.
-    Simd { Auto, Scalar, Avx2, Avx512, Neon }
+    SimdChoice { Auto, Scalar, Avx2, Avx512, Neon }
     /// A policy for full state.
     OnFull { Block, Fail }
 }

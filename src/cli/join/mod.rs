@@ -2,9 +2,13 @@
 //! closing report.
 
 mod args;
+mod feeds;
+mod open;
+mod outputs;
 mod paths;
 mod plan;
 mod report;
+mod run;
 mod size;
 
 pub use args::Args;
@@ -16,6 +20,5 @@ use crate::cli::Failure;
 /// # Errors
 /// Wrong use, a failure while running, Ctrl-C, a closed pipe.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let _ = plan::Plan::resolve(&args)?;
-    Ok(())
+    run::run(&plan::Plan::resolve(&args)?)
 }

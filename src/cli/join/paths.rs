@@ -10,15 +10,38 @@ use crate::event::Side;
 /// Standard input or output.
 pub(super) const STANDARD: &str = "-";
 
-/// The format of an input file: as given, else by its ending.
+/// The format of a side's files: as given, else by their endings, which must agree.
 ///
 /// # Errors
-/// [`Failure::Usage`] for an ending that says nothing.
-pub(super) fn input_format(
+/// [`Failure::Usage`] for an ending that says nothing, and for two that differ.
+pub(super) fn side_format(
     side: Side,
-    path: &Path,
+    paths: &[PathBuf],
     given: Option<Format>,
 ) -> Result<Format, Failure> {
+    let mut known: Option<(Format, &Path)> = None;
+    for path in paths {
+        let format = input_format(side, path, given)?;
+        match known {
+            Some((other, first)) if other != format => {
+                let name = side.name();
+                return Err(Failure::usage(format!(
+                    "--{name} {} and {} have different formats; the files of a side must have the \
+                     same: convert one, or give --{name}-format",
+                    first.display(),
+                    path.display()
+                )));
+            }
+            Some(_) => {}
+            None => known = Some((format, path)),
+        }
+    }
+    // The option is required, so there is a file.
+    Ok(known.map_or(Format::Csv, |(format, _)| format))
+}
+
+/// The format of an input file: as given, else by its ending.
+fn input_format(side: Side, path: &Path, given: Option<Format>) -> Result<Format, Failure> {
     if let Some(format) = given {
         return Ok(format);
     }

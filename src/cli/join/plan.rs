@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use crate::cli::Failure;
 use crate::cli::join::args::{
-    Args, BadRows, Format, Idle, Kind, LateChoice, OnFull, Runtime, Simd, Stats, When,
+    Args, BadRows, Format, Idle, Kind, LateChoice, OnFull, Runtime, SimdChoice, Stats, When,
 };
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::size::{memory_bytes, parse_size};
 use crate::event::Side;
 use crate::join::JoinKind;
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
+use crate::state::Simd;
 use crate::time::LatePolicy;
 use crate::time::text::{IntervalText, TimeFormat, TimeSpan, Zone};
 
@@ -37,7 +38,9 @@ pub(super) struct Plan {
 /// One side's files and columns.
 #[derive(Clone, Debug)]
 pub(super) struct SidePlan {
-    pub(super) files: Vec<(PathBuf, Format)>,
+    pub(super) files: Vec<PathBuf>,
+    /// All files of a side have the same.
+    pub(super) format: Format,
     /// Names given for files without a header line.
     pub(super) columns: Option<Vec<String>>,
     pub(super) key_columns: Vec<String>,
@@ -62,7 +65,7 @@ pub(super) struct MachinePlan {
     pub(super) cores: CoreChoice,
     pub(super) runtime: RuntimeChoice,
     pub(super) idle: IdleStrategy,
-    pub(super) simd: Simd,
+    pub(super) simd: Option<Simd>,
     pub(super) deterministic: bool,
     pub(super) state_bytes_max: u64,
     pub(super) fail_when_full: bool,
@@ -150,11 +153,8 @@ fn side_plan(args: &Args, side: Side, key_columns: Vec<String>) -> Result<SidePl
         ),
     };
     let name = side.name();
-    let files = paths
-        .iter()
-        .map(|path| Ok((path.clone(), paths::input_format(side, path, format)?)))
-        .collect::<Result<Vec<_>, Failure>>()?;
-    let has_header = files.iter().any(|(_, format)| *format != Format::Jsonl);
+    let format = paths::side_format(side, paths, format)?;
+    let has_header = format != Format::Jsonl;
     if has_header && !input.no_header && !columns.is_empty() {
         return Err(Failure::usage(format!(
             "--{name}-columns names the columns of files without a header line; \
@@ -176,7 +176,8 @@ fn side_plan(args: &Args, side: Side, key_columns: Vec<String>) -> Result<SidePl
         None => ("--out-of-orderness".to_owned(), &time.out_of_orderness),
     };
     Ok(SidePlan {
-        files,
+        files: paths.clone(),
+        format,
         columns: (!columns.is_empty()).then(|| columns.clone()),
         key_columns,
         time_column: time_column.clone(),
@@ -252,10 +253,16 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
         Some(text) => option("--max-state", parse_size(text))?,
         None => memory_bytes() / 2,
     };
-    if !simd_is_there(machine.simd) {
-        let name = format!("{:?}", machine.simd).to_lowercase();
+    let simd = match machine.simd {
+        SimdChoice::Auto => None,
+        SimdChoice::Scalar => Some(Simd::Scalar),
+        SimdChoice::Avx2 => Some(Simd::Avx2),
+        SimdChoice::Avx512 => Some(Simd::Avx512),
+        SimdChoice::Neon => Some(Simd::Neon),
+    };
+    if let Some(simd) = simd.filter(|simd| !simd.is_available()) {
         return Err(Failure::usage(format!(
-            "--simd: this processor has no {name}; leave the choice to auto"
+            "--simd: this processor has no {simd}; leave the choice to auto"
         )));
     }
     Ok(MachinePlan {
@@ -271,34 +278,18 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
             Idle::Yield => IdleStrategy::Yield,
             Idle::Park => IdleStrategy::Park,
         },
-        simd: machine.simd,
+        simd,
         deterministic: machine.deterministic,
         state_bytes_max,
         fail_when_full: machine.on_full == OnFull::Fail,
     })
 }
 
-fn simd_is_there(simd: Simd) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    match simd {
-        Simd::Auto | Simd::Scalar => true,
-        Simd::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
-        Simd::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
-        Simd::Neon => false,
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    match simd {
-        Simd::Auto | Simd::Scalar => true,
-        Simd::Neon => cfg!(target_arch = "aarch64"),
-        Simd::Avx2 | Simd::Avx512 => false,
-    }
-}
-
 /// Refuses outputs that would meet each other or an input, and standard input twice.
 fn check_paths(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let mut inputs = Vec::new();
     for side in Side::BOTH {
-        for (path, _) in &plan.side(side).files {
+        for path in &plan.side(side).files {
             inputs.push((format!("--{}", side.name()), path.as_path()));
         }
     }

@@ -1,0 +1,227 @@
+//! Opens the input files: headers, columns, and the time unit of the run.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::cli::Failure;
+use crate::cli::join::args::Format;
+use crate::cli::join::paths::STANDARD;
+use crate::cli::join::plan::{Plan, SidePlan};
+use crate::event::Side;
+use crate::sink::SideRows;
+use crate::source::fields::{delimited, json_text, json_values};
+use crate::source::{BlockReader, ReadOptions, RowFormat, RowSchema, SchemaError};
+use crate::time::text::{TimeFormat, TimeUnit};
+
+/// Times of a file that are looked at to find the unit of the run.
+const SAMPLE_ROWS: usize = 1000;
+
+/// The inputs, their headers read.
+pub(super) struct Inputs {
+    /// By [`Side::index`].
+    pub(super) sides: [InputSide; 2],
+    /// The tick of this run: the finest that an option or a time calls for.
+    pub(super) unit: TimeUnit,
+}
+
+/// One side's files.
+pub(super) struct InputSide {
+    pub(super) schema: Arc<RowSchema>,
+    pub(super) files: Vec<InputFile>,
+}
+
+/// One file, read up to its first row.
+pub(super) struct InputFile {
+    /// As the user gave it, or `standard input`.
+    pub(super) name: String,
+    pub(super) reader: BlockReader<Box<dyn Read + Send>>,
+    /// Its size, if it is a regular file.
+    pub(super) bytes: Option<u64>,
+}
+
+impl InputSide {
+    /// What a sink must know of the side's rows.
+    pub(super) fn rows(&self) -> SideRows {
+        SideRows { format: self.schema.format(), columns: self.schema.columns().to_vec() }
+    }
+}
+
+impl Format {
+    /// The same for sources and sinks.
+    pub(super) fn rows(self) -> RowFormat {
+        match self {
+            Format::Csv => RowFormat::CSV,
+            Format::Tsv => RowFormat::TSV,
+            Format::Jsonl => RowFormat::JsonLines,
+        }
+    }
+}
+
+/// Opens all files and reads as much as it takes to know their columns and times. On a pipe this
+/// waits for the first row.
+///
+/// # Errors
+/// [`Failure::Failed`] names the file and what is wrong with it; [`Failure::Usage`] the option that
+/// names a column which is not there.
+pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
+    let mut unit = plan.interval.unit_needed().max(plan.allowed_lateness.unit_needed());
+    let [left, right] = Side::BOTH.map(|side| open_side(side, plan.side(side)));
+    let mut sides = [left?, right?];
+    for side in Side::BOTH {
+        let side_plan = plan.side(side);
+        let format = &side_plan.time_format;
+        unit = unit.max(side_plan.disorder.unit_needed()).max(format.unit_needed());
+        let InputSide { schema, files } = &mut sides[side.index()];
+        for file in files {
+            let rows = file.reader.peek().map_err(|error| unreadable(&file.name, &error))?;
+            unit = unit.max(unit_of_rows(rows, schema, format));
+        }
+    }
+    Ok(Inputs { sides, unit })
+}
+
+fn open_side(side: Side, plan: &SidePlan) -> Result<InputSide, Failure> {
+    let format = plan.format.rows();
+    let mut files = Vec::new();
+    // The first file's columns, and of JSON rows those of the others behind them.
+    let mut columns: Option<Vec<String>> = None;
+    for path in &plan.files {
+        let mut file = open_file(path, format)?;
+        let found = match &plan.columns {
+            Some(given) => given.clone(),
+            None => read_columns(&mut file, format)?,
+        };
+        match &mut columns {
+            None => columns = Some(found),
+            Some(known) if format == RowFormat::JsonLines => {
+                let new = found.into_iter().filter(|name| !known.contains(name));
+                known.extend(new.collect::<Vec<_>>());
+            }
+            Some(known) if *known != found => {
+                return Err(Failure::usage(format!(
+                    "{}: its columns are {}, and those of {} are {}; the files of a side must \
+                     have the same",
+                    file.name,
+                    found.join(", "),
+                    plan.files[0].display(),
+                    known.join(", ")
+                )));
+            }
+            Some(_) => {}
+        }
+        files.push(file);
+    }
+    let columns = columns.unwrap_or_default();
+    let schema = RowSchema::new(format, columns, &plan.key_columns, &plan.time_column)
+        .map_err(|error| no_such_column(side, plan, &files, &error))?;
+    Ok(InputSide { schema: Arc::new(schema), files })
+}
+
+fn open_file(path: &Path, format: RowFormat) -> Result<InputFile, Failure> {
+    let standard = path == Path::new(STANDARD);
+    let name = if standard { "standard input".to_owned() } else { path.display().to_string() };
+    let failed = |error: io::Error| Failure::failed(format!("{name}: cannot open it: {error}"));
+    let (input, bytes): (Box<dyn Read + Send>, Option<u64>) = if standard {
+        (Box::new(io::stdin()), None)
+    } else {
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let bytes = metadata.is_file().then_some(metadata.len());
+        (Box::new(file), bytes)
+    };
+    // A pipe hands on rows as they come; a file is read in large blocks.
+    let options = ReadOptions { eager: bytes.is_none(), ..ReadOptions::default() };
+    Ok(InputFile { name, reader: BlockReader::new(input, format, options), bytes })
+}
+
+fn read_columns(file: &mut InputFile, format: RowFormat) -> Result<Vec<String>, Failure> {
+    let name = file.name.clone();
+    let unreadable = |error| unreadable(&name, &error);
+    let first = match format {
+        RowFormat::Delimited { .. } => file.reader.read_header().map_err(unreadable)?,
+        RowFormat::JsonLines => {
+            let rows = file.reader.peek().map_err(unreadable)?;
+            let lines = rows.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+            match lines.into_iter().find(|line| !line.is_empty()) {
+                Some(line) => Some(line.to_vec()),
+                // No rows, no columns: nothing is missing.
+                None => return Ok(Vec::new()),
+            }
+        }
+    };
+    let first = first.ok_or_else(|| {
+        Failure::failed(format!(
+            "{name}: it is empty, and its first line should be a header with the column names; \
+             a file without one is read with --no-header"
+        ))
+    })?;
+    RowSchema::column_names(format, &first)
+        .map_err(|error| Failure::failed(format!("{name}: {error}")))
+}
+
+fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!("{name}: {error}"))
+}
+
+/// A column that an option names is not there: says which option.
+fn no_such_column(
+    side: Side,
+    plan: &SidePlan,
+    files: &[InputFile],
+    error: &SchemaError,
+) -> Failure {
+    let option = match error {
+        SchemaError::Missing { name, .. } | SchemaError::Ambiguous { name }
+            if *name == plan.time_column && !plan.key_columns.contains(name) =>
+        {
+            format!("--{}-time", side.name())
+        }
+        _ => "--on".to_owned(),
+    };
+    let file = files.first().map_or("", |file| file.name.as_str());
+    Failure::usage(format!("{option}: {file}: {error}"))
+}
+
+/// The finest unit that the times of some rows call for.
+fn unit_of_rows(rows: &[u8], schema: &RowSchema, format: &TimeFormat) -> TimeUnit {
+    let lines = rows.split(|&byte| byte == b'\n').take(SAMPLE_ROWS);
+    let unit = |line: &[u8]| match schema.format() {
+        // A record with a line end in quotes is two odd lines here; the rest are sample enough.
+        RowFormat::Delimited { delimiter } => delimited(line, delimiter)
+            .nth(schema.time())
+            .and_then(Result::ok)
+            .map(|text| format.unit_of_sample(text.trim_ascii())),
+        RowFormat::JsonLines => {
+            let name = &schema.columns()[schema.time()];
+            let mut values = Vec::new();
+            json_values(line, &[name], &mut values).ok()?;
+            let text = json_text(values.first().copied().flatten()?)?;
+            Some(format.unit_of_sample(&text))
+        }
+    };
+    lines.filter(|line| !line.is_empty()).filter_map(unit).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(format: RowFormat, rows: &str) -> TimeUnit {
+        let columns = vec!["k".to_owned(), "t".to_owned()];
+        let schema = RowSchema::new(format, columns, &["k"], "t").unwrap();
+        unit_of_rows(rows.as_bytes(), &schema, &TimeFormat::Auto)
+    }
+
+    #[test]
+    fn the_finest_time_decides() {
+        assert_eq!(unit(RowFormat::CSV, ""), TimeUnit::Ms);
+        assert_eq!(unit(RowFormat::CSV, "a,1704103200000\r\nb,1704103200001\r\n"), TimeUnit::Ms);
+        assert_eq!(unit(RowFormat::CSV, "a,2024-01-01 10:00:00\n"), TimeUnit::Us);
+        let mixed = "a,2024-01-01 10:00:00\nb,\"2024-01-01 10:00:00.123456789\"\n";
+        assert_eq!(unit(RowFormat::CSV, mixed), TimeUnit::Ns);
+        let rows = "{\"t\":1704103200000}\n{\"k\":1}\n{\"t\":\"2024-01-01T10:00:00.5Z\"}\n";
+        assert_eq!(unit(RowFormat::JsonLines, rows), TimeUnit::Us);
+    }
+}

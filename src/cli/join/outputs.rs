@@ -1,0 +1,90 @@
+//! The outputs of a join: opened before any work, settled when it is over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::cli::Failure;
+use crate::cli::join::open::Inputs;
+use crate::cli::join::plan::Plan;
+use crate::event::Side;
+use crate::join::{JoinKind, SinkError};
+use crate::sink::{BadRows, Encoder, OpenMode, Output, RowSinks};
+
+/// Everything rows are written to.
+pub(super) struct Outputs {
+    main: Arc<Output>,
+    /// Late and bad rows.
+    others: Vec<Arc<Output>>,
+    pub(super) sinks: Arc<RowSinks>,
+    pub(super) bad_rows: Option<BadRows>,
+}
+
+impl Outputs {
+    /// Opens all of them and writes their headers.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] names the output that cannot be written.
+    pub(super) fn open(plan: &Plan, inputs: &Inputs, cores: usize) -> Result<Outputs, Failure> {
+        let [left, right] = Side::BOTH.map(|side| inputs.sides[side.index()].rows());
+        let left_only = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti);
+        let encoder = Encoder::pairs(plan.output.format.rows(), &left, &right, left_only);
+        let main = open_one(&plan.output.path, plan, encoder.header())?;
+        let mut others = Vec::new();
+        let mut late = None;
+        if let Some((path, format)) = &plan.output.late {
+            let encoder = Encoder::late(format.rows(), &left, &right, inputs.unit.name());
+            let output = open_one(path, plan, encoder.header())?;
+            others.push(Arc::clone(&output));
+            late = Some((encoder, output));
+        }
+        let mut bad_rows = None;
+        if let Some((path, format)) = &plan.output.bad {
+            let output = open_one(path, plan, &BadRows::header(format.rows()))?;
+            others.push(Arc::clone(&output));
+            bad_rows = Some(BadRows::new(output, format.rows()));
+        }
+        let sorted = plan.machine.deterministic.then_some(cores);
+        let sinks = RowSinks::new(encoder, Arc::clone(&main), sorted, late);
+        Ok(Outputs { main, others, sinks, bad_rows })
+    }
+
+    /// Rows written to the main output.
+    pub(super) fn rows(&self) -> u64 {
+        self.main.rows()
+    }
+
+    /// All is written: files take their names.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] names the output that cannot be finished.
+    pub(super) fn commit(&self) -> Result<(), Failure> {
+        self.all().try_for_each(|output| output.commit()).map_err(failure)
+    }
+
+    /// What is written is good but not all; says where files that were to be replaced went.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub(super) fn keep_partial(&self) -> Result<Vec<PathBuf>, Failure> {
+        let kept = self.all().map(|output| output.keep_partial());
+        Ok(kept.collect::<Result<Vec<_>, _>>().map_err(failure)?.into_iter().flatten().collect())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Output>> {
+        std::iter::once(&self.main).chain(&self.others)
+    }
+}
+
+/// A failed output, or a reader that has gone.
+pub(super) fn failure(error: SinkError) -> Failure {
+    if error.closed { Failure::Closed } else { Failure::Failed(error.message) }
+}
+
+fn open_one(path: &Path, plan: &Plan, header: &[u8]) -> Result<Arc<Output>, Failure> {
+    let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
+    let (output, wants_header) = Output::open(path, mode).map_err(failure)?;
+    if wants_header && !header.is_empty() {
+        output.write(header, 0).map_err(failure)?;
+    }
+    Ok(Arc::new(output))
+}

@@ -1,0 +1,248 @@
+//! Runs a planned join to its end, and says how it ended.
+
+use std::fs;
+use std::io::Write as _;
+use std::time::Duration;
+
+use crate::cli::join::args::Stats;
+use crate::cli::join::args::When;
+use crate::cli::join::feeds::{self, Feeds};
+use crate::cli::join::open::open;
+use crate::cli::join::outputs::{self, Outputs};
+use crate::cli::join::plan::Plan;
+use crate::cli::join::report::{Latency, Report, SideRows};
+use crate::cli::join::size::show_size;
+use crate::cli::progress::{Progress, Snapshot};
+use crate::cli::{Console, Failure, os};
+use crate::engine::{Ending, Engine, EngineError, Finished};
+use crate::error::JoinError;
+use crate::event::{KeyKind, Side};
+use crate::join::JoinSpec;
+use crate::limits::Limits;
+use crate::sink::RowSink;
+use crate::state::Simd;
+use crate::time::text::{TimeSpan, TimeUnit};
+use crate::time::{Lateness, LatenessClock};
+
+/// How often a waiting main thread looks for Ctrl-C and redraws the progress line.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Joins the files of the plan and reports.
+///
+/// # Errors
+/// As [`super::run`].
+pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
+    let inputs = open(plan)?;
+    let unit = inputs.unit;
+    let limits = Limits { state_bytes_max: Some(plan.machine.state_bytes_max) };
+    let spec = join_spec(plan, unit, &limits)?;
+    let drift = max_drift(plan, &spec, unit);
+    let mut builder = Engine::builder(spec)
+        .cores(plan.machine.cores.clone())
+        .runtime(plan.machine.runtime)
+        .idle(plan.machine.idle)
+        .limits(limits);
+    if let Some(drift) = drift {
+        builder = builder.max_drift(drift);
+    }
+    if let Some(simd) = plan.machine.simd {
+        builder = builder.simd(simd);
+    }
+    let cores =
+        builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
+    let outputs = Outputs::open(plan, &inputs, cores)?;
+    // From here on there is something to put in order.
+    os::catch_interrupts();
+    let (builder, feeds) =
+        feeds::add(builder, plan, inputs, spec.lateness(), cores, outputs.bad_rows.clone())?;
+    let sinks = outputs.sinks.clone();
+    let engine = builder
+        .sinks(move |shard| sinks.sink(shard))
+        .start()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    for note in engine.notes() {
+        Console::stderr().note(note);
+    }
+    engine.seal();
+    let interrupted = watch(&engine, plan, &feeds, unit);
+    let finished = if interrupted { engine.shutdown() } else { engine.finish() };
+    let finished = finished.map_err(|error| explain(error, plan, unit))?;
+    conclude(plan, unit, finished, &outputs, &feeds)
+}
+
+fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<JoinSpec, Failure> {
+    let between = |error: &dyn std::fmt::Display| Failure::usage(format!("--between: {error}"));
+    let (lo, hi) = plan.interval.bounds(unit).map_err(|error| between(&error))?;
+    let allowed = ticks("--allowed-lateness", plan.allowed_lateness, unit)?;
+    let clock = if plan.machine.deterministic { LatenessClock::Own } else { LatenessClock::Merged };
+    JoinSpec::between(lo, hi)
+        .kind(plan.kind)
+        .keys(KeyKind::Bytes)
+        .lateness(Lateness { policy: plan.late, clock, allowed })
+        .build(limits)
+        .map_err(|error| between(&error))
+}
+
+/// A duration in ticks of the run.
+pub(super) fn ticks(option: &str, span: TimeSpan, unit: TimeUnit) -> Result<i64, Failure> {
+    span.ticks_non_negative(unit).map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+/// How far a source may run ahead of the slowest one: as far as rows are kept for each other
+/// anyway, so that reading a dense file beside a sparse one at most doubles the state. At least a
+/// second, so that nobody waits for single rows. The slowest source is never held back, and one
+/// that has ended or is idle holds nobody back, so this cannot come to a standstill.
+fn max_drift(plan: &Plan, spec: &JoinSpec, unit: TimeUnit) -> Option<i64> {
+    if spec.interval().is_unbounded() {
+        return None;
+    }
+    let disorder =
+        Side::BOTH.into_iter().filter_map(|side| plan.side(side).disorder.ticks(unit).ok()).max();
+    let kept = spec.output_hold_back().saturating_add(disorder.unwrap_or(0));
+    Some(kept.max(unit.ticks_per_second()))
+}
+
+/// Waits for the end, drawing progress. Returns whether Ctrl-C ended it.
+fn watch(engine: &Engine<RowSink>, plan: &Plan, feeds: &Feeds, unit: TimeUnit) -> bool {
+    let mut progress = Progress::new(plan.progress == When::Always, plan.progress == When::Never);
+    let mut interrupted = false;
+    while !engine.wait(LOOK) {
+        if os::interrupted() {
+            interrupted = true;
+            break;
+        }
+        if let Some(progress) = progress.as_mut().filter(|progress| progress.is_due())
+            && let Ok(metrics) = engine.metrics()
+        {
+            let counters = &metrics.counters;
+            progress.draw(&Snapshot {
+                rows: Side::BOTH.map(|side| counters.side(side).rows),
+                pairs: counters.pairs,
+                buffered: Side::BOTH.iter().map(|&side| counters.side(side).buffered()).sum(),
+                watermarks: metrics.watermarks,
+                unit,
+                bytes: feeds.bytes(),
+            });
+        }
+    }
+    if let Some(progress) = &mut progress {
+        progress.clear();
+    }
+    interrupted
+}
+
+/// Puts outputs in their places and reports.
+fn conclude(
+    plan: &Plan,
+    unit: TimeUnit,
+    finished: Finished<RowSink>,
+    outputs: &Outputs,
+    feeds: &Feeds,
+) -> Result<(), Failure> {
+    let console = Console::stderr();
+    let interrupted = match finished.report.ending {
+        // Whoever read the results has seen enough.
+        Ending::SinkClosed => return Err(Failure::Closed),
+        Ending::Complete => false,
+        Ending::Stopped => true,
+    };
+    let mut failure = Ok(());
+    if interrupted {
+        let kept = outputs.keep_partial()?;
+        let mut message =
+            format!("stopped by Ctrl-C; the {} rows written are complete", outputs.rows());
+        for path in kept {
+            message.push_str(&format!("; they are in {}", path.display()));
+        }
+        failure = Err(Failure::Interrupted(message));
+    } else {
+        outputs.commit()?;
+    }
+    let left_out = outputs.sinks.members_left_out();
+    if left_out > 0 {
+        console.warning(&format!(
+            "{left_out} fields of JSON rows are no columns of the output and were left out; name \
+             them with --left-columns and --right-columns, or write --output-format jsonl"
+        ));
+    }
+    let report = report(plan, unit, &finished, outputs, feeds, interrupted);
+    write_report(plan, &report, console)?;
+    failure
+}
+
+fn report(
+    plan: &Plan,
+    unit: TimeUnit,
+    finished: &Finished<RowSink>,
+    outputs: &Outputs,
+    feeds: &Feeds,
+    interrupted: bool,
+) -> Report {
+    let run = &finished.report;
+    let usage = os::usage();
+    let latency = (!run.latency_ns.is_empty()).then(|| Latency {
+        p50: run.latency_ns.value_at_quantile(0.5),
+        p90: run.latency_ns.value_at_quantile(0.9),
+        p99: run.latency_ns.value_at_quantile(0.99),
+        p999: run.latency_ns.value_at_quantile(0.999),
+        max: run.latency_ns.max(),
+    });
+    Report {
+        sides: Side::BOTH.map(|side| SideRows::new(run.counters.side(side), feeds.bad_rows(side))),
+        pairs: run.counters.pairs,
+        rows_out: outputs.rows(),
+        state_rows_peak: run.state_rows_peak,
+        state_bytes_peak: run.state_bytes_peak,
+        rss_bytes_peak: usage.rss_bytes_peak,
+        watermark: run.watermark,
+        unit,
+        elapsed_s: run.elapsed.as_secs_f64(),
+        cpu_s: usage.cpu_s,
+        cores: run.cores.len(),
+        runtime: run.runtime.name().to_owned(),
+        simd: plan.machine.simd.unwrap_or_else(Simd::detect).name().to_owned(),
+        latency,
+        interrupted,
+    }
+}
+
+fn write_report(plan: &Plan, report: &Report, console: Console) -> Result<(), Failure> {
+    let text = match plan.stats {
+        Stats::None => return Ok(()),
+        Stats::Text => report.text(),
+        Stats::Json => report.json(),
+    };
+    let Some(path) = &plan.stats_output else {
+        console.text(&text);
+        return Ok(());
+    };
+    if path.as_os_str() == super::paths::STANDARD {
+        return crate::cli::out(&text);
+    }
+    let written = fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        Failure::failed(format!("--stats-output {}: cannot write it: {error}", path.display()))
+    })
+}
+
+/// Says what went wrong in the words of the command line.
+fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
+    match error {
+        EngineError::Sink { error, .. } => outputs::failure(error),
+        EngineError::Join { error: JoinError::Late { side, ts, lag }, .. } => {
+            Failure::failed(format!(
+                "a {} row at {} is late by {}; raise --out-of-orderness or --allowed-lateness, or \
+                 choose --late drop or --late-output",
+                side.name(),
+                unit.format(ts),
+                TimeSpan::from_ticks(lag, unit)
+            ))
+        }
+        EngineError::Join { error: JoinError::StateFull { .. }, .. } => Failure::failed(format!(
+            "buffered rows need more than the {} of --max-state; raise it, narrow --between, or \
+             lower --out-of-orderness",
+            show_size(plan.machine.state_bytes_max)
+        )),
+        error => Failure::failed(error.to_string()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Ctrl-C in the middle of a run.
+
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command};
+
+use crate::support::Dir;
+
+const JOIN: &str = "join --left - --right payments.csv --on order_id --left-time ts \
+     --right-time ts --between -5m..5m";
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+}
+
+/// A run whose left input stays open, after it has read one order and said so.
+fn start(dir: &Dir, rest: &str) -> (Child, std::process::ChildStdin) {
+    let mut child = dir.spawn(&format!("{JOIN} {rest}"));
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"order_id,amount,ts\no001,1,1704103200000\n").unwrap();
+    (child, stdin)
+}
+
+#[test]
+fn it_stops_with_complete_rows_a_report_and_status_130() {
+    let dir = Dir::with_sample();
+    let (mut child, stdin) = start(&dir, "--stats json");
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut rows = String::new();
+    out.read_line(&mut rows).unwrap();
+    out.read_line(&mut rows).unwrap();
+    interrupt(&child);
+    out.read_to_string(&mut rows).unwrap();
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    drop(stdin);
+    assert_eq!(rows.lines().count(), 2, "{rows}");
+    assert!(rows.ends_with('\n'), "{rows}");
+    assert!(err.contains("Ctrl-C"), "{err}");
+    let report = err.lines().find(|line| line.starts_with('{')).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    assert_eq!(report["interrupted"], true);
+    assert_eq!(report["pairs"], 1);
+}
+
+#[test]
+fn a_file_that_is_not_complete_keeps_its_rows_under_another_name() {
+    let dir = Dir::with_sample();
+    dir.write("out.csv", "old\n");
+    // Rows that are late tell that the order has been read and joined.
+    let (mut child, stdin) = start(&dir, "--output out.csv --progress always");
+    let mut err = child.stderr.take().unwrap();
+    let mut seen = Vec::new();
+    let mut chunk = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("pairs 1,") {
+        let count = err.read(&mut chunk).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&chunk[..count]);
+    }
+    interrupt(&child);
+    err.read_to_end(&mut seen).unwrap();
+    let err = String::from_utf8_lossy(&seen);
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    drop(stdin);
+    assert!(err.contains("out.csv.partial"), "{err}");
+    assert_eq!(dir.read("out.csv"), "old\n");
+    let partial = dir.read("out.csv.partial");
+    assert_eq!(partial.lines().count(), 2, "{partial}");
+    assert!(partial.ends_with('\n'));
+}

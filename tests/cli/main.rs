@@ -1,0 +1,14 @@
+//! The command line, tested through the binary as a shell would use it.
+
+#![cfg(feature = "cli")]
+
+mod help;
+mod input;
+mod interrupt;
+mod nyc;
+mod order;
+mod output;
+mod sample;
+mod support;
+mod time;
+mod trouble;

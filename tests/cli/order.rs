@@ -1,0 +1,79 @@
+//! `--deterministic`: the same bytes whatever the cores.
+
+use std::fmt::Write as _;
+
+use crate::support::{Dir, number};
+
+/// A small generator, so that the data is the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// Rows with few keys and times that go back by up to 3 s.
+fn disordered(seed: u64, count: i64) -> String {
+    let mut random = Random(seed);
+    let mut text = "id,ts,n\n".to_owned();
+    for i in 0..count {
+        let ts = 1_700_000_000_000 + i * 10 - random.below(3_000) as i64;
+        writeln!(text, "k{},{ts},{i}", random.below(50)).unwrap();
+    }
+    text
+}
+
+fn dir() -> Dir {
+    let dir = Dir::new();
+    dir.write("l1.csv", disordered(1, 4_000)).write("l2.csv", disordered(2, 3_000));
+    dir.write("r.csv", disordered(3, 5_000));
+    dir
+}
+
+const JOIN: &str = "--left l1.csv --left l2.csv --right r.csv --on id --left-time ts \
+     --right-time ts --between -200ms..300ms --out-of-orderness 2s --deterministic";
+
+#[test]
+fn the_output_is_the_same_bytes_on_1_2_and_8_cores() {
+    let dir = dir();
+    for kind in ["inner", "full", "semi", "anti"] {
+        let run = |machine: &str| dir.join(&format!("{JOIN} --type {kind} {machine}"));
+        let (one, report) = run("--cores 1 --runtime threads");
+        assert!(number(&report, "left_late") > 0, "{report}");
+        assert!(one.lines().count() > 1_000, "{kind}: {}", one.lines().count());
+        for machine in ["--cores 2", "--cores 8", "--cores 8 --runtime threads --idle park"] {
+            let (other, other_report) = run(machine);
+            assert!(one == other, "{kind} {machine}: the outputs differ");
+            for name in ["pairs", "left_late", "right_late", "left_matched", "right_unmatched"] {
+                assert_eq!(report[name], other_report[name], "{kind} {machine} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_in_order_of_time_key_and_position() {
+    let (out, _) = dir().join(&format!("{JOIN} --cores 2"));
+    let order = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let ts = |cell: usize| cells[cell].parse::<i64>().unwrap();
+        (ts(1).max(ts(4)), cells[0].to_owned())
+    };
+    let orders: Vec<_> = out.lines().skip(1).map(order).collect();
+    assert!(orders.len() > 1_000);
+    assert!(orders.is_sorted(), "times and keys are in order");
+}
+
+#[test]
+fn without_it_the_rows_are_the_same_when_nothing_is_late() {
+    let dir = dir();
+    let join = JOIN.replace(" --deterministic", "").replace("2s", "3s");
+    let one = dir.rows(&format!("{join} --cores 1"));
+    assert_eq!(one, dir.rows(&format!("{join} --cores 3")));
+    assert_eq!(one, dir.rows(&format!("{join} --cores 2 --deterministic")));
+}

@@ -1,0 +1,167 @@
+//! Where results go, and what happens when they cannot.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use crate::sample::JOIN;
+use crate::support::{Dir, sorted_rows};
+
+fn join(rest: &str) -> String {
+    format!("join {JOIN} --between -5m..5m --stats none {rest}")
+}
+
+#[test]
+fn a_file_is_written_whole_and_nothing_else_is_left() {
+    let dir = Dir::with_sample();
+    dir.write("out.csv", "old\n");
+    let ran = dir.run(&join("--output out.csv")).ok();
+    assert_eq!(ran.out, "");
+    assert_eq!(sorted_rows(&dir.read("out.csv")).len(), 3);
+    assert_eq!(dir.names(), ["orders.csv", "out.csv", "payments.csv"]);
+    dir.run(&join("--output out.jsonl")).ok();
+    assert!(dir.read("out.jsonl").starts_with("{\"order_id\":\"o00"), "the ending says the format");
+}
+
+#[test]
+fn appending_keeps_what_is_there_and_writes_one_header() {
+    let dir = Dir::with_sample();
+    for _ in 0..2 {
+        dir.run(&join("--output out.csv --append")).ok();
+    }
+    let text = dir.read("out.csv");
+    assert_eq!(text.lines().count(), 7, "{text}");
+    assert_eq!(text.matches("order_id,").count(), 1, "{text}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_said_before_any_work() {
+    let dir = Dir::with_sample();
+    dir.run(&join("--output no/such/out.csv")).fails(1, &["no/such/out.csv", "directory"]);
+    dir.run(&join("--output .")).fails(1, &["name a file in it"]);
+    dir.run(&join("--late-output no/late.csv")).fails(1, &["no/late.csv"]);
+    dir.run(&join("--bad-rows-output no/bad.csv")).fails(1, &["no/bad.csv"]);
+    assert_eq!(dir.names(), ["orders.csv", "payments.csv"]);
+}
+
+#[test]
+fn outputs_may_not_meet_each_other_or_an_input() {
+    let dir = Dir::with_sample();
+    dir.run(&join("--output out.csv --late-output ./out.csv"))
+        .fails(2, &["--output", "--late-output"]);
+    dir.run(&join("--output ./orders.csv")).fails(2, &["orders.csv", "--left"]);
+    dir.run(&join("--late-output -")).fails(2, &["standard output"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_device_ends_the_run_with_its_name() {
+    let dir = Dir::with_sample();
+    dir.run(&join("--output /dev/full")).fails(1, &["/dev/full", "No space left", "free some"]);
+    let mut command = dir.command(&join(""));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ran: crate::support::Ran = command.stdout(full).output().unwrap().into();
+    ran.fails(1, &["standard output", "No space left"]);
+}
+
+/// A file system of 64 KiB that goes away with the value.
+#[cfg(target_os = "linux")]
+struct SmallDisk(std::path::PathBuf);
+
+#[cfg(target_os = "linux")]
+impl SmallDisk {
+    /// At `path`, where the system lets us have one.
+    fn mount(path: std::path::PathBuf) -> Option<SmallDisk> {
+        std::fs::create_dir(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&path).stderr(Stdio::null());
+        mount.status().is_ok_and(|status| status.success()).then_some(SmallDisk(path))
+    }
+
+    fn file_count(&self) -> usize {
+        std::fs::read_dir(&self.0).unwrap().count()
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "{} stays", self.0.display());
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_disk_that_fills_up_ends_the_run_and_keeps_the_old_file() {
+    let dir = Dir::new();
+    let Some(disk) = SmallDisk::mount(dir.path("disk")) else {
+        // Mounting needs rights that this user has not; `/dev/full` covers the rest.
+        return;
+    };
+    let rows: String =
+        (0..5_000).map(|i| format!("k{i},{}\n", 1_700_000_000_000_i64 + i)).collect();
+    dir.write("l.csv", format!("id,ts\n{rows}")).write("r.csv", format!("id,ts\n{rows}"));
+    dir.write("disk/out.csv", "old\n");
+    let base = "join --left l.csv --right r.csv --on id --left-time ts --right-time ts \
+                --between 0..0";
+    dir.run(&format!("{base} --output disk/out.csv"))
+        .fails(1, &["disk/out.csv", "No space left on device"]);
+    assert_eq!(disk.file_count(), 1, "the temporary is gone");
+    assert_eq!(dir.read("disk/out.csv"), "old\n");
+    dir.run(&format!("{base} --output disk/out.csv --append"))
+        .fails(1, &["disk/out.csv", "No space left on device"]);
+    let grown = dir.read("disk/out.csv");
+    assert!(grown.starts_with("old\n") && grown.ends_with('\n'), "rows are complete");
+    assert!(grown.lines().skip(1).all(|line| line.matches(',').count() == 3), "{grown}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let dir = Dir::new();
+    let rows: String =
+        (0..50_000).map(|i| format!("k{i},{}\n", 1_700_000_000_000_i64 + i)).collect();
+    dir.write("l.csv", format!("id,ts\n{rows}")).write("r.csv", format!("id,ts\n{rows}"));
+    let mut child = dir.spawn(
+        "join --left l.csv --right r.csv --on id --left-time ts --right-time ts --between 0..0",
+    );
+    let mut first = String::new();
+    let mut reader = BufReader::with_capacity(64, child.stdout.take().unwrap());
+    reader.read_line(&mut first).unwrap();
+    drop(reader);
+    assert_eq!(first, "id,ts,id_right,ts_right\n");
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
+    assert!(!err.contains("error") && !err.contains("panicked"), "{err}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_named_pipe_is_written_as_it_is() {
+    let dir = Dir::with_sample();
+    assert!(Command::new("mkfifo").arg(dir.path("pipe")).status().unwrap().success());
+    let reader = {
+        let path = dir.path("pipe");
+        std::thread::spawn(move || std::fs::read_to_string(path).unwrap())
+    };
+    dir.run(&join("--output pipe --output-format csv")).ok();
+    assert_eq!(sorted_rows(&reader.join().unwrap()).len(), 3);
+    assert!(dir.names().contains(&"pipe".to_owned()));
+}
+
+#[test]
+fn results_reach_a_pipe_while_the_input_is_still_open() {
+    let dir = Dir::with_sample();
+    let mut child = dir.spawn(
+        "join --left - --right payments.csv --on order_id --left-time ts --right-time ts \
+         --between -5m..5m --stats none",
+    );
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"order_id,amount,ts\no001,1,1704103200000\n").unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("order_id,"));
+    assert!(lines.next().unwrap().unwrap().starts_with("o001,1,"));
+    drop(stdin);
+    assert!(lines.next().is_none());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,91 @@
+//! Times and durations as users write them.
+
+use crate::support::{Dir, number};
+
+/// Whether two times, written as given, match at exactly 0 distance.
+fn equal(left: &str, right: &str, options: &str) -> bool {
+    let dir = Dir::new();
+    dir.write("l.csv", format!("id,ts\na,\"{left}\"\n"));
+    dir.write("r.csv", format!("id,ts\na,\"{right}\"\n"));
+    let join = "--left l.csv --right r.csv --on id --left-time ts --right-time ts --between 0..0";
+    !dir.rows(&format!("{join} {options}")).is_empty()
+}
+
+#[test]
+fn the_same_instant_in_every_form() {
+    let ms = "1704103200000";
+    for (left, options) in [
+        ("2024-01-01T10:00:00Z", ""),
+        ("2024-01-01T11:00:00+01:00", ""),
+        ("2024-01-01 10:00:00", ""),
+        ("2024-01-01 10:00:00.000", ""),
+        ("2024-01-01T10:00:00.000000000Z", ""),
+        ("1704103200", "--left-time-format s"),
+        ("1704103200000000", "--left-time-format us"),
+        ("1704103200000000000", "--left-time-format ns"),
+        ("2024-01-01 11:00:00", "--timezone Europe/Berlin"),
+        ("2024-01-01T10:00:00Z", "--left-time-format rfc3339"),
+        ("2024-01-01T10:00:00Z", "--timezone Asia/Tokyo"),
+    ] {
+        assert!(equal(left, ms, options), "{left} {options}");
+        assert!(!equal(left, "1704103200001", options), "{left} {options}");
+    }
+    let dir = Dir::new();
+    dir.write("l.csv", "id,ts\na,01/01/2024 10.00\n").write("r.csv", format!("id,ts\na,{ms}\n"));
+    let join = "join --left l.csv --right r.csv --on id --left-time ts --right-time ts \
+                --between 0..0 --stats none";
+    let mut command = dir.command(join);
+    command.args(["--left-time-format", "%d/%m/%Y %H.%M"]);
+    let ran = crate::support::Ran::from(command.output().unwrap()).ok();
+    assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
+}
+
+#[test]
+fn what_is_finer_than_a_millisecond_counts() {
+    assert!(!equal("2024-01-01T10:00:00.000001Z", "1704103200000", ""));
+    assert!(equal("2024-01-01T10:00:00.000001Z", "1704103200000001", "--right-time-format us"));
+}
+
+#[test]
+fn a_time_that_does_not_parse_names_file_line_column_and_text() {
+    let dir = Dir::with_sample();
+    let orders = dir.read("orders.csv").replace("1704103210000", "yesterday");
+    dir.write("orders.csv", orders);
+    let join = format!("join {} --between -5m..5m", crate::sample::JOIN);
+    dir.run(&join).fails(1, &["orders.csv", "line 4", "\"ts\"", "yesterday"]);
+}
+
+#[test]
+fn seconds_taken_for_milliseconds_are_recognised() {
+    let dir = Dir::with_sample();
+    let orders = dir.read("orders.csv").replace("000\n", "\n");
+    dir.write("orders.csv", orders);
+    let join = format!("join {} --between -5m..5m", crate::sample::JOIN);
+    dir.run(&join).fails(1, &["orders.csv", "seconds", "--time-format s"]);
+    let (_, report) = dir.join(&format!(
+        "{} --between -5m..5m --left-time-format s --right-time-format ms",
+        crate::sample::JOIN
+    ));
+    assert_eq!(number(&report, "pairs"), 3);
+}
+
+#[test]
+fn durations_intervals_and_zones_that_make_no_sense_are_wrong_use() {
+    let dir = Dir::with_sample();
+    let base = "join --left orders.csv --right payments.csv --on order_id --left-time ts \
+                --right-time ts";
+    for (rest, word) in [
+        ("--between 5m", "--between"),
+        ("--between 5m..-5m", "empty"),
+        ("--between (0,0]", "empty"),
+        ("--between -5x..5m", "-5x"),
+        ("--between 0..1s --out-of-orderness 5", "--out-of-orderness"),
+        ("--between 0..1s --out-of-orderness -5s", "--out-of-orderness"),
+        ("--between 0..1s --allowed-lateness -1s", "--allowed-lateness"),
+        ("--between 0..1s --idle-timeout never", "--idle-timeout"),
+        ("--between 0..1s --timezone Mars/Olympus", "Mars/Olympus"),
+        ("--between 0..1s --time-format %", "--time-format"),
+    ] {
+        dir.run(&format!("{base} {rest}")).fails(2, &[word]);
+    }
+}

@@ -1,0 +1,123 @@
+//! Rows that are late, bad or without a key: counted, written where asked, never lost.
+
+use crate::support::{Dir, number};
+
+const T: i64 = 1_700_000_000_000;
+
+const JOIN: &str = "--left l.csv --right r.csv --on id --left-time ts --right-time ts \
+                    --between -1s..1s";
+
+/// A left file whose third row is late by 4 s at no disorder, and a right file to match all.
+fn late_dir() -> Dir {
+    let dir = Dir::new();
+    let rows = |ids: &[(&str, i64)]| {
+        let lines = ids.iter().map(|(id, after)| format!("{id},{}\n", T + after));
+        format!("id,ts\n{}", lines.collect::<String>())
+    };
+    dir.write("l.csv", rows(&[("a", 0), ("b", 5_000), ("c", 1_000), ("d", 6_000)]));
+    dir.write("r.csv", rows(&[("a", 0), ("c", 1_000), ("b", 5_000), ("d", 6_000)]));
+    dir
+}
+
+#[test]
+fn late_rows_are_dropped_and_counted() {
+    let dir = late_dir();
+    let (_, report) = dir.join(&format!("{JOIN} --deterministic"));
+    assert_eq!(number(&report, "left_late"), 1);
+    assert_eq!(number(&report, "pairs"), 3);
+    assert_eq!(report["late_rate"], 0.125);
+    let (_, report) = dir.join(&format!("{JOIN} --deterministic --out-of-orderness 4s"));
+    assert_eq!(number(&report, "left_late"), 0);
+    assert_eq!(number(&report, "pairs"), 4);
+}
+
+#[test]
+fn allowed_lateness_is_to_the_tick() {
+    let dir = late_dir();
+    for (allowed, late) in [("3999ms", 1), ("4s", 0)] {
+        let (_, report) = dir.join(&format!("{JOIN} --deterministic --allowed-lateness {allowed}"));
+        assert_eq!(number(&report, "left_late"), late, "{allowed}");
+        assert_eq!(number(&report, "pairs"), 4 - late, "{allowed}");
+    }
+    let (_, report) = dir.join(&format!("{JOIN} --deterministic --left-out-of-orderness 4s"));
+    assert_eq!(number(&report, "left_late"), 0);
+}
+
+#[test]
+fn late_rows_end_the_run_when_asked() {
+    let dir = late_dir();
+    let ran = dir.run(&format!("join {JOIN} --deterministic --late fail --output out.csv"));
+    ran.fails(1, &["late", "--out-of-orderness"]);
+    assert!(!dir.names().contains(&"out.csv".to_owned()), "{:?}", dir.names());
+}
+
+#[test]
+fn late_rows_are_written_with_their_side() {
+    let dir = late_dir();
+    let (_, report) = dir.join(&format!("{JOIN} --deterministic --late-output late.csv"));
+    assert_eq!(number(&report, "left_late"), 1);
+    let late = T + 1_000;
+    assert_eq!(
+        dir.read("late.csv"),
+        format!("side,lag_ms,id,ts,id_right,ts_right\nleft,4000,c,{late},,\n")
+    );
+    dir.join(&format!("{JOIN} --deterministic --late-output late.jsonl --output-format jsonl"));
+    let row: serde_json::Value = serde_json::from_str(&dir.read("late.jsonl")).unwrap();
+    assert_eq!(row["side"], "left");
+    assert_eq!(row["id"], "c");
+    assert_eq!(row["lag_ms"], 4000);
+    let both = format!("join {JOIN} --late fail --late-output late.csv");
+    dir.run(&both).fails(2, &["--late fail", "--late-output"]);
+}
+
+#[test]
+fn a_late_row_of_an_outer_join_is_not_padded() {
+    let dir = late_dir();
+    let (out, report) =
+        dir.join(&format!("{JOIN} --deterministic --type left --late-output late.csv"));
+    assert_eq!(number(&report, "rows_out"), 3, "{out}");
+    assert!(!out.contains("\nc,"), "{out}");
+}
+
+#[test]
+fn bad_rows_end_the_run_or_are_skipped_and_written() {
+    let dir = Dir::new();
+    dir.write("l.csv", format!("id,ts\na,{T}\nb,soon\nc\n,{T}\n\"d,{T}\n"));
+    dir.write("r.csv", format!("id,ts\na,{T}\nb,{T}\n"));
+    let fail = format!("join {JOIN} --output out.csv");
+    dir.run(&fail).fails(1, &["l.csv", "line 3", "\"ts\"", "soon"]);
+    assert_eq!(dir.names(), ["l.csv", "r.csv"], "no half output is left behind");
+    let (_, report) = dir.join(&format!("{JOIN} --bad-rows skip"));
+    assert_eq!(number(&report, "left_bad"), 3);
+    assert_eq!(number(&report, "left_null_key"), 1);
+    assert_eq!(number(&report, "left_rows"), 5);
+    assert_eq!(number(&report, "pairs"), 1);
+    let (_, report) = dir.join(&format!("{JOIN} --bad-rows-output bad.csv"));
+    assert_eq!(number(&report, "left_bad"), 3);
+    let bad = dir.read("bad.csv");
+    assert!(bad.starts_with("side,file,line,column,reason,row\n"), "{bad}");
+    assert!(bad.contains("left,l.csv,3,") && bad.contains("\"b,soon\""), "{bad}");
+    assert!(bad.contains("left,l.csv,4,"), "{bad}");
+}
+
+#[test]
+fn rows_without_a_key_match_nothing_and_are_padded_by_outer_joins() {
+    let dir = Dir::new();
+    dir.write("l.csv", format!("id,ts\n,{T}\na,{T}\n")).write("r.csv", format!("id,ts\n,{T}\n"));
+    let (out, report) = dir.join(&format!("{JOIN} --type full"));
+    let rows = crate::support::sorted_rows(&out);
+    assert_eq!(rows, [format!(",,,{T}"), format!(",{T},,"), format!("a,{T},,")]);
+    assert_eq!(number(&report, "left_null_key"), 1);
+    assert_eq!(number(&report, "right_null_key"), 1);
+    assert_eq!(number(&report, "pairs"), 0);
+}
+
+#[test]
+fn a_state_that_is_full_fails_when_asked_and_says_so() {
+    let dir = Dir::new();
+    let rows: String = (0..20_000).map(|i| format!("k{i},{}\n", T + i)).collect();
+    dir.write("l.csv", format!("id,ts\n{rows}")).write("r.csv", format!("id,ts\n{rows}"));
+    let join = "join --left l.csv --right r.csv --on id --left-time ts --right-time ts \
+                --between -1h..1h --max-state 64KiB --on-full fail";
+    dir.run(join).fails(1, &["--max-state"]);
+}
