@@ -1,16 +1,16 @@
 //! `intervale gen`: a workload as files.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
 use crate::cli::bench::{count, workload};
-use crate::cli::{Console, Failure};
+use crate::cli::{Console, Failure, os};
 use crate::event::Side;
+use crate::join::SinkError;
+use crate::sink::{OpenMode, Output};
 use crate::workload::{Arrivals, Workload, WorkloadEvent};
 
 const EXAMPLES: &str = "\
@@ -65,8 +65,8 @@ const ROWS_PER_TURN: usize = 4_096;
 /// Makes the files.
 ///
 /// # Errors
-/// [`Failure`] for wrong use and for files that cannot be written; a file that was not completed
-/// is not left behind.
+/// [`Failure`] for wrong use, for files that cannot be written (none is left behind half done), and
+/// after Ctrl-C.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let workload = args.rate.map_or(args.workload, |rate| args.workload.with_rate(rate));
     if !args.events.is_multiple_of(2) {
@@ -78,28 +78,59 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.left == args.right {
         return Err(Failure::usage("--left and --right name the same file; give two"));
     }
+    os::catch_interrupts();
     let events_per_side = args.events / 2;
-    let mut outputs = Vec::new();
+    let mut tables = Vec::new();
     for (side, path) in [(Side::Left, &args.left), (Side::Right, &args.right)] {
         if let Some(path) = path {
             let rows = Arrivals::new(workload, side, args.seed, events_per_side);
-            outputs.push(Output::open(path, args.format_of(side, path)?, rows)?);
+            tables.push(Table::open(path, args.format_of(side, path)?, rows)?);
         }
     }
-    let mut progress = Progress::new(events_per_side * outputs.len() as u64);
+    let mut progress = Progress::new(events_per_side * tables.len() as u64);
     let mut row_count = 0;
     let mut more = true;
     while more {
         more = false;
-        for output in &mut outputs {
-            let written = output.write_rows(ROWS_PER_TURN)?;
+        for table in &mut tables {
+            let written = table.write_rows(ROWS_PER_TURN)?;
             row_count += written as u64;
             more |= written == ROWS_PER_TURN;
+        }
+        if os::interrupted() {
+            progress.clear();
+            return Err(stop(tables));
         }
         progress.show(row_count);
     }
     progress.clear();
-    outputs.into_iter().try_for_each(Output::complete)
+    for mut table in tables {
+        table.flush()?;
+        table.output.commit().map_err(failure)?;
+    }
+    Ok(())
+}
+
+/// Keeps what is there, which is complete rows.
+fn stop(tables: Vec<Table>) -> Failure {
+    let mut kept = Vec::new();
+    for mut table in tables {
+        if let Err(failure) = table.flush() {
+            return failure;
+        }
+        match table.output.keep_partial() {
+            Ok(path) => kept.extend(path.map(|path| path.display().to_string())),
+            Err(error) => return failure(error),
+        }
+    }
+    Failure::Interrupted(match kept.is_empty() {
+        true => "interrupted; the rows that were written are complete".to_owned(),
+        false => format!("interrupted; the rows so far are in {}", kept.join(" and ")),
+    })
+}
+
+fn failure(error: SinkError) -> Failure {
+    if error.closed { Failure::Closed } else { Failure::Failed(error.message) }
 }
 
 impl Args {
@@ -122,42 +153,23 @@ impl Args {
 }
 
 /// One side's file.
-struct Output {
-    /// As it stands in messages.
-    name: String,
-    writer: Box<dyn Write>,
-    /// The unfinished file and the name it gets when it is complete.
-    rename: Option<Unfinished>,
+struct Table {
+    output: Output,
     format: Format,
     rows: Arrivals,
     block: Vec<u8>,
 }
 
-impl Output {
-    fn open(path: &Path, format: Format, rows: Arrivals) -> Result<Output, Failure> {
-        let name = path.display().to_string();
-        let mut rename = None;
-        // A pipe or a device is written to as it is; it cannot be renamed over.
-        let special = fs::metadata(path).is_ok_and(|meta| !meta.is_file());
-        let writer: Box<dyn Write> = if path == Path::new("-") {
-            Box::new(io::stdout())
-        } else if special {
-            let file = File::options().write(true).open(path);
-            Box::new(file.map_err(|error| cannot("open", &name, &error))?)
-        } else {
-            let unfinished = Unfinished::beside(path);
-            let file = File::create(&unfinished.path);
-            let file = file.map_err(|error| cannot("create", &name, &error))?;
-            rename = Some(unfinished);
-            Box::new(file)
-        };
+impl Table {
+    fn open(path: &Path, format: Format, rows: Arrivals) -> Result<Table, Failure> {
+        let (output, _) = Output::open(path, OpenMode::Replace).map_err(failure)?;
         let mut block = Vec::with_capacity(BLOCK_BYTES + 256);
         match format {
             Format::Csv => block.extend_from_slice(b"key,ts,id\n"),
             Format::Tsv => block.extend_from_slice(b"key\tts\tid\n"),
             Format::Jsonl => {}
         }
-        Ok(Output { name, writer, rename, format, rows, block })
+        Ok(Table { output, format, rows, block })
     }
 
     /// Writes up to `row_count` rows; fewer only when there are no more.
@@ -176,54 +188,9 @@ impl Output {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        let written = self.writer.write_all(&self.block).and_then(|()| self.writer.flush());
+        let written = self.output.write(&self.block);
         self.block.clear();
-        written.map_err(|error| match error.kind() {
-            // The reader has seen enough.
-            io::ErrorKind::BrokenPipe if self.rename.is_none() => Failure::Closed,
-            _ => cannot("write", &self.name, &error),
-        })
-    }
-
-    fn complete(mut self) -> Result<(), Failure> {
-        self.flush()?;
-        match self.rename.take() {
-            Some(unfinished) => {
-                unfinished.complete().map_err(|error| cannot("name", &self.name, &error))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-fn cannot(what: &str, name: &str, error: &io::Error) -> Failure {
-    Failure::failed(format!("{name}: cannot {what} the file: {error}"))
-}
-
-/// A file under a temporary name; dropping it removes it.
-struct Unfinished {
-    path: PathBuf,
-    target: PathBuf,
-}
-
-impl Unfinished {
-    fn beside(target: &Path) -> Unfinished {
-        let mut name = OsString::from(".");
-        name.push(target.file_name().unwrap_or_default());
-        name.push(format!(".{}.partial", std::process::id()));
-        Unfinished { path: target.with_file_name(name), target: target.to_owned() }
-    }
-
-    fn complete(self) -> io::Result<()> {
-        // Once renamed there is nothing left for the drop to remove.
-        fs::rename(&self.path, &self.target)
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // It may have been renamed, or never created.
-        let _ = fs::remove_file(&self.path);
+        written.map_err(failure)
     }
 }
 
@@ -301,20 +268,5 @@ mod tests {
             push_number(&mut block, number);
             assert_eq!(block, number.to_string().into_bytes());
         }
-    }
-
-    #[test]
-    fn an_unfinished_file_does_not_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("left.csv");
-        let unfinished = Unfinished::beside(&target);
-        fs::write(&unfinished.path, "half").unwrap();
-        drop(unfinished);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        let unfinished = Unfinished::beside(&target);
-        fs::write(&unfinished.path, "whole").unwrap();
-        unfinished.complete().unwrap();
-        assert_eq!(fs::read(&target).unwrap(), b"whole");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     }
 }

@@ -5,6 +5,7 @@
 //! and compare pair counts and checksums: see [`truth`].
 
 pub mod bench;
+mod cpu_clock;
 mod drive;
 mod events;
 mod generate;
@@ -15,10 +16,11 @@ mod reference;
 mod roofline;
 mod single;
 
+pub use cpu_clock::CpuClock;
 pub use drive::{Stepped, drive};
 pub use events::{Events, SideEvents, Steps, Watermarks};
 pub use generate::{Arrivals, WorkloadEvent};
-pub use measure::{CpuClock, Measured, StateSize, StepClock, StepTimes};
+pub use measure::{Measured, StateSize, StepClock, StepTimes};
 pub use naive::NaiveJoin;
 pub use reference::{Outcome, sort_merge, truth};
 pub use roofline::Roofline;
