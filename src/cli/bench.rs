@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{Console, Failure, out, out_line};
 use crate::join::JoinKind;
+use crate::state::Simd;
 use crate::workload::bench::{BenchError, BenchPlan, BenchRow, Subject};
 use crate::workload::{StepClock, Workload};
 
@@ -43,6 +44,9 @@ pub struct Args {
     /// Events a batch
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
     batch: u16,
+    /// The instructions that compare times; auto: the widest of this machine
+    #[arg(long, value_enum, default_value_t)]
+    simd: SimdChoice,
     /// Which rows come out
     #[arg(long = "type", value_enum, default_value_t)]
     kind: Kind,
@@ -84,6 +88,16 @@ enum Kind {
     Full,
     Semi,
     Anti,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum SimdChoice {
+    #[default]
+    Auto,
+    Scalar,
+    Avx2,
+    Avx512,
+    Neon,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -155,11 +169,31 @@ impl Args {
             repeat: self.repeat,
             roofline: self.roofline,
             check: self.check,
+            simd: self.simd.resolve()?,
             step_clock: match self.step_clock {
                 Clock::Wall => StepClock::Wall,
                 Clock::Cpu => StepClock::Cpu,
             },
         })
+    }
+}
+
+impl SimdChoice {
+    fn resolve(self) -> Result<Simd, Failure> {
+        let simd = match self {
+            SimdChoice::Auto => Simd::detect(),
+            SimdChoice::Scalar => Simd::Scalar,
+            SimdChoice::Avx2 => Simd::Avx2,
+            SimdChoice::Avx512 => Simd::Avx512,
+            SimdChoice::Neon => Simd::Neon,
+        };
+        if simd.is_available() {
+            return Ok(simd);
+        }
+        Err(Failure::usage(format!(
+            "--simd {simd}: this machine does not have it; {} is the best it has",
+            Simd::detect()
+        )))
     }
 }
 
@@ -214,6 +248,7 @@ fn json_row(plan: &BenchPlan, row: &BenchRow) -> Map<String, Value> {
         ("seed", json!(plan.seed)),
         ("api", json!(row.subject.name())),
         ("cores", json!(row.cores)),
+        ("simd", json!(plan.simd.name())),
         ("batch", json!(plan.batch)),
         ("repeat", json!(plan.repeat)),
         ("ns_per_event", hundredths(row.ns_per_event)),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::error::{JoinError, SpecError};
 use crate::join::JoinKind;
+use crate::state::Simd;
 use crate::workload::{
     Events, Measured, NaiveJoin, Outcome, Roofline, SEED_WARM_UP, SingleJoin, StepClock, Workload,
     drive, sort_merge, truth,
@@ -50,6 +51,8 @@ pub struct BenchPlan {
     pub roofline: bool,
     /// Whether outcomes that the table does not hold are computed offline, to compare with.
     pub check: bool,
+    /// The instruction set of our join.
+    pub simd: Simd,
     /// What times single steps.
     pub step_clock: StepClock,
 }
@@ -216,7 +219,7 @@ impl BenchPlan {
     fn run_once(&self, subject: Subject, events: &Events) -> Result<Measured, BenchError> {
         match subject {
             Subject::Join => {
-                let mut join = SingleJoin::new(&self.workload, self.kind)?;
+                let mut join = SingleJoin::new(&self.workload, self.kind, self.simd)?;
                 Ok(drive(&mut join, events, self.batch, self.step_clock)?)
             }
             Subject::Naive if self.kind == JoinKind::Inner => {

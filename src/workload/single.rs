@@ -6,6 +6,7 @@ use crate::error::{JoinError, SpecError};
 use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
 use crate::join::{Emit, IntervalJoin, JoinKind};
 use crate::limits::{BATCH_EVENTS_MAX, Limits};
+use crate::state::Simd;
 use crate::workload::{Events, Outcome, StateSize, Stepped, Watermarks, Workload};
 
 /// Counts pairs and sums their checksum, from the ids in the rows.
@@ -50,11 +51,11 @@ impl SingleJoin {
     ///
     /// # Errors
     /// [`SpecError`] when the workload's interval is not one.
-    pub fn new(workload: &Workload, kind: JoinKind) -> Result<SingleJoin, SpecError> {
+    pub fn new(workload: &Workload, kind: JoinKind, simd: Simd) -> Result<SingleJoin, SpecError> {
         let hasher = KeyHasher::random(KeyKind::Int);
         let spec = workload.built_spec(kind)?;
         Ok(SingleJoin {
-            join: IntervalJoin::new(spec, hasher.clone(), Limits::UNBOUNDED)?,
+            join: IntervalJoin::with_simd(spec, hasher.clone(), Limits::UNBOUNDED, simd)?,
             hasher,
             batch: EventBatch::with_capacity(
                 Side::Left,
@@ -101,9 +102,8 @@ impl Stepped for SingleJoin {
     }
 
     fn state(&self) -> StateSize {
-        let counters = self.join.counters();
         StateSize {
-            rows: Side::BOTH.iter().map(|&side| counters.side(side).buffered()).sum(),
+            rows: self.join.state_rows(),
             bytes: self.join.state_bytes(),
             index_bytes: self.join.index_bytes(),
         }
