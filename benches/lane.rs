@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-use common::{events, sized};
+use common::{CpuTime, by_cpu_time, events, sized};
 use intervale::event::{BatchKind, KeyHasher, KeyKind, Side};
 use intervale::exchange::lane::{Refused, lane};
 use intervale::exchange::{Doorbell, link, shard_of};
 use intervale::limits::LANE_BATCHES_DEFAULT;
 
 /// One thread pushes and pops: the cost without any cache line travelling.
-fn same_thread(criterion: &mut Criterion) {
+fn same_thread(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("lane/same thread");
     group.throughput(Throughput::Elements(1));
     let (mut sender, mut receiver) = lane::<u64>(LANE_BATCHES_DEFAULT);
@@ -30,7 +30,7 @@ fn same_thread(criterion: &mut Criterion) {
 }
 
 /// A stream of values from one thread to another, both turning to yield when they must wait.
-fn two_threads(criterion: &mut Criterion) {
+fn two_threads(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("lane/two threads");
     group.throughput(Throughput::Elements(1)).sample_size(10);
     group.bench_function("stream", |bencher| bencher.iter_custom(stream));
@@ -64,7 +64,7 @@ fn stream(count: u64) -> Duration {
 }
 
 /// What a batch of 256 events costs on its way through a link and back, filling it included.
-fn link_round(criterion: &mut Criterion) {
+fn link_round(criterion: &mut Criterion<CpuTime>) {
     let events = events("w1a", 2_000);
     let hasher = KeyHasher::new(KeyKind::Int, 1);
     let (mut sender, mut receiver) =
@@ -85,7 +85,7 @@ fn link_round(criterion: &mut Criterion) {
 }
 
 /// Key to shard.
-fn partition(criterion: &mut Criterion) {
+fn partition(criterion: &mut Criterion<CpuTime>) {
     let hasher = KeyHasher::new(KeyKind::Int, 1);
     let mut group = criterion.benchmark_group("partition");
     let keys: Vec<u64> = (0..u64::from(sized(4_096, 16))).map(|key| hasher.int(key)).collect();
@@ -96,5 +96,5 @@ fn partition(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, same_thread, two_threads, link_round, partition);
+criterion_group!(name = benches; config = by_cpu_time(); targets = same_thread, two_threads, link_round, partition);
 criterion_main!(benches);

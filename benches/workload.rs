@@ -6,11 +6,11 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
-use common::{events, sized};
+use common::{CpuTime, by_cpu_time, events, sized};
 use intervale::event::{EventBatch, KeyHasher, KeyKind, Side};
 use intervale::workload::{Arrivals, Roofline, SEED_MEASURED, Workload};
 
-fn arrivals(criterion: &mut Criterion) {
+fn arrivals(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("arrivals");
     let event_count = sized(1_000_000, 2_000);
     group.throughput(Throughput::Elements(u64::from(event_count))).sample_size(10);
@@ -26,7 +26,7 @@ fn arrivals(criterion: &mut Criterion) {
 }
 
 /// Keys hashed, columns and payloads copied: the part of a step before the join sees it.
-fn fill(criterion: &mut Criterion) {
+fn fill(criterion: &mut Criterion<CpuTime>) {
     let events = events("w1a", sized(1_000_000, 2_000));
     let hasher = KeyHasher::new(KeyKind::Int, 1);
     let mut batch = EventBatch::with_capacity(Side::Left, 256, 256 * 8);
@@ -43,7 +43,7 @@ fn fill(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn roofline(criterion: &mut Criterion) {
+fn roofline(criterion: &mut Criterion<CpuTime>) {
     let events = events("w1a", sized(1_000_000, 2_000));
     let mut group = criterion.benchmark_group("roofline");
     group.throughput(Throughput::Elements(events.len() as u64)).sample_size(10);
@@ -56,5 +56,5 @@ fn roofline(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, arrivals, fill, roofline);
+criterion_group!(name = benches; config = by_cpu_time(); targets = arrivals, fill, roofline);
 criterion_main!(benches);
