@@ -23,43 +23,90 @@ fn json_rows(args: &[&str]) -> Vec<Value> {
     lines(args).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Sizes at which each workload has pairs. w4 needs a minute of events before its first one.
+const SMALL: [(&str, &str, &str); 6] = [
+    ("w1a", "40_000", "1000"),
+    ("w1b", "40_000", "100000"),
+    ("w2", "40_000", "2000"),
+    ("w3a", "40_000", "25"),
+    ("w3b", "8_000", "2000"),
+    ("w4", "30_000", "200"),
+];
+
+/// One row for each configuration, all with the pairs of an offline join.
+fn small_rows(extra: &[&str]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for (workload, events, rate) in SMALL {
+        let mut args = vec!["bench", "--workload", workload, "--events", events, "--rate", rate];
+        args.extend(["--check", "--output-format", "json", "--repeat", "2"]);
+        args.extend(extra);
+        let rows = json_rows(&args);
+        for row in &rows {
+            assert_eq!(row["workload"], workload, "{row}");
+            assert!(row["pairs"].as_u64().unwrap() > 0, "{row}");
+            assert_eq!(row["checksum"].as_str().unwrap().len(), 16, "{row}");
+            assert!(row["step_ns_p50"].as_u64() <= row["step_ns_max"].as_u64(), "{row}");
+            assert!(row["bytes_per_buffered_row"].as_f64().unwrap() > 0.0, "{row}");
+        }
+        all.extend(rows);
+    }
+    all
+}
+
 #[test]
-fn every_workload_gives_the_pairs_of_an_offline_join() {
-    // w4 needs a minute of events at 20,000 a second before its first pair.
-    for (workload, events, rate) in [
-        ("w1a", "40_000", "1000"),
-        ("w1b", "40_000", "100000"),
-        ("w2", "40_000", "2000"),
-        ("w3a", "40_000", "25"),
-        ("w3b", "8_000", "2000"),
-        ("w4", "30_000", "200"),
-    ] {
+fn the_join_and_the_naive_peer_give_the_pairs_of_an_offline_join() {
+    let rows = small_rows(&["--api", "join", "--peer", "naive", "--roofline"]);
+    assert_eq!(rows.len(), 2 * SMALL.len());
+    for (row, api) in rows.iter().zip(["join", "naive"].iter().cycle()) {
+        assert_eq!(row["api"], *api);
+        assert!(row["roofline_ns"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["ratio_to_roofline"].as_f64().unwrap() > 0.0, "{row}");
+    }
+}
+
+#[test]
+fn the_engine_gives_the_pairs_of_an_offline_join_on_one_core_and_on_many() {
+    let rows = small_rows(&["--cores", "1,2,5", "--runtime", "threads", "--roofline"]);
+    assert_eq!(rows.len(), 3 * SMALL.len());
+    for (row, cores) in rows.iter().zip([1, 2, 5].iter().cycle()) {
+        assert_eq!(row["api"], "engine");
+        assert_eq!(row["cores"], *cores);
+        assert_eq!(row["runtime"], "threads");
+        assert!(row["roofline_ns"].as_f64().unwrap() > 0.0, "{row}");
+    }
+}
+
+#[test]
+fn scalar_instructions_and_odd_batches_change_nothing() {
+    small_rows(&["--api", "join", "--simd", "scalar", "--batch", "7", "--step-clock", "cpu"]);
+}
+
+/// A left event of w2 without a partner: few, so both sums are known from the two kinds.
+#[test]
+fn kinds_other_than_inner_count_the_rows_that_come_out_alone() {
+    let singles = |api: &str, kind: &str| {
         let rows = json_rows(&[
             "bench",
             "--workload",
-            workload,
+            "w2",
             "--events",
-            events,
-            "--rate",
-            rate,
-            "--check",
+            "40_000",
             "--api",
-            "none",
-            "--peer",
-            "naive",
-            "--roofline",
-            "--repeat",
+            api,
+            "--cores",
             "2",
+            "--type",
+            kind,
             "--output-format",
             "json",
         ]);
-        assert_eq!(rows.len(), 1);
-        for row in rows {
-            assert!(row["pairs"].as_u64().unwrap() > 0, "{row}");
-            assert_eq!(row["checksum"].as_str().unwrap().len(), 16, "{row}");
-            assert!(row["roofline_ns"].as_f64().unwrap() > 0.0, "{row}");
-            assert!(row["step_ns_p50"].as_u64() <= row["step_ns_max"].as_u64(), "{row}");
-        }
+        rows[0]["singles"].as_u64().unwrap()
+    };
+    for api in ["join", "engine"] {
+        let (semi, anti, left) = (singles(api, "semi"), singles(api, "anti"), singles(api, "left"));
+        assert_eq!(semi + anti, 20_000, "{api}");
+        assert_eq!(left, anti, "{api}");
+        assert!(anti > 0, "{api}");
     }
 }
 
@@ -114,6 +161,7 @@ fn wrong_use_is_told_with_what_to_do() {
             vec!["bench", "--workload", "w2", "--peer", "naive", "--type", "left", "--api", "none"],
             "inner",
         ),
+        (vec!["bench", "--workload", "w2", "--cores", "0"], "cores"),
         (vec!["gen", "--workload", "w2"], "--left"),
         (vec!["gen", "--workload", "w2", "--left", "x.bin"], "--output-format"),
         (vec!["gen", "--workload", "w2", "--left", "x.csv", "--right", "x.csv"], "two"),

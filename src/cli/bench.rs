@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{Console, Failure, out, out_line};
 use crate::join::JoinKind;
+use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, RuntimeKind};
 use crate::state::Simd;
 use crate::workload::bench::{BenchError, BenchPlan, BenchRow, Subject};
-use crate::workload::{StepClock, Workload};
+use crate::workload::{EngineSetup, StepClock, Workload};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +30,18 @@ pub struct Args {
     /// What runs the join
     #[arg(long, value_enum, default_value_t)]
     api: Api,
+    /// Cores of the engine: a number (several: 1,2,4), or `all`
+    #[arg(
+        long, value_name = "N,...", value_delimiter = ',', default_value = "all",
+        value_parser = cores
+    )]
+    cores: Vec<CoreChoice>,
+    /// What drives the engine's cores: auto, glommio or threads
+    #[arg(long, value_name = "RUNTIME", default_value = "auto")]
+    runtime: RuntimeChoice,
+    /// How the engine's cores wait: auto, spin, yield or park
+    #[arg(long, value_name = "STRATEGY", default_value = "auto")]
+    idle: IdleStrategy,
     /// Another join to measure in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     peer: Vec<Peer>,
@@ -36,13 +49,19 @@ pub struct Args {
     #[arg(long)]
     roofline: bool,
     /// Runs of each configuration; the best counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     repeat: u32,
     /// What events are made from
     #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
     seed: u64,
     /// Events a batch
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(
+        long, value_name = "N", default_value_t = 256,
+        value_parser = clap::value_parser!(u16).range(1..=4096)
+    )]
     batch: u16,
     /// The instructions that compare times; auto: the widest of this machine
     #[arg(long, value_enum, default_value_t)]
@@ -66,8 +85,10 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Api {
-    /// The single-threaded join, no runtime
+    /// The engine: partition, lanes, shards on --cores
     #[default]
+    Engine,
+    /// The single-threaded join, no runtime
     Join,
     /// The peers alone
     None,
@@ -151,8 +172,14 @@ impl Args {
                 u32::MAX
             )));
         };
+        let simd = self.simd.resolve()?;
+        let engine = |cores: &CoreChoice| {
+            let cores = cores.clone();
+            Subject::Engine(EngineSetup { cores, runtime: self.runtime, idle: self.idle, simd })
+        };
         let mut subjects = match self.api {
-            Api::Join => vec![Subject::Join],
+            Api::Engine => self.cores.iter().map(engine).collect(),
+            Api::Join => vec![Subject::Join { simd }],
             Api::None => Vec::new(),
         };
         subjects.extend(self.peer.iter().map(|Peer::Naive| Subject::Naive));
@@ -169,7 +196,6 @@ impl Args {
             repeat: self.repeat,
             roofline: self.roofline,
             check: self.check,
-            simd: self.simd.resolve()?,
             step_clock: match self.step_clock {
                 Clock::Wall => StepClock::Wall,
                 Clock::Cpu => StepClock::Cpu,
@@ -227,6 +253,18 @@ pub(super) fn workload(name: &str) -> Result<Workload, String> {
     })
 }
 
+/// How many cores, for clap; a list of CPUs would need the commas that separate configurations.
+fn cores(text: &str) -> Result<CoreChoice, String> {
+    match text {
+        "all" => Ok(CoreChoice::All),
+        _ => text
+            .parse()
+            .ok()
+            .and_then(CoreChoice::count)
+            .ok_or_else(|| "give a number of cores from 1, or all".to_owned()),
+    }
+}
+
 /// A count as people write large ones: `2000000`, `2_000_000`, `2e6`.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let wrong = || "give a whole number, such as 2000000, 2_000_000 or 2e6".to_owned();
@@ -248,7 +286,8 @@ fn json_row(plan: &BenchPlan, row: &BenchRow) -> Map<String, Value> {
         ("seed", json!(plan.seed)),
         ("api", json!(row.subject.name())),
         ("cores", json!(row.cores)),
-        ("simd", json!(plan.simd.name())),
+        ("runtime", json!(row.runtime.map(RuntimeKind::name))),
+        ("simd", json!(row.subject.simd().map(Simd::name))),
         ("batch", json!(plan.batch)),
         ("repeat", json!(plan.repeat)),
         ("ns_per_event", hundredths(row.ns_per_event)),

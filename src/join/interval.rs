@@ -165,11 +165,6 @@ impl IntervalJoin {
         self.state.row_count()
     }
 
-    /// The part of [`state_bytes`](Self::state_bytes) that a look-up by key touches at random.
-    pub fn index_bytes(&self) -> u64 {
-        self.state.index_bytes() as u64
-    }
-
     /// Bytes of state: index, arenas and pools as allocated.
     pub fn state_bytes(&self) -> u64 {
         self.state.bytes() as u64

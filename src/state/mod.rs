@@ -127,11 +127,6 @@ impl State {
         self.index.bytes() + arenas + rings + expiries
     }
 
-    /// Bytes of the index alone.
-    pub fn index_bytes(&self) -> usize {
-        self.index.bytes()
-    }
-
     /// Hands over up to `budget` rows that wait for their end, those that were matched meanwhile
     /// left out, in order of end and arrival: side, key value, time, stored row. Returns whether
     /// more may be left.

@@ -2,30 +2,48 @@
 //! best of each, and a check of every outcome.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::engine::EngineError;
 use crate::error::{JoinError, SpecError};
 use crate::join::JoinKind;
+use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::{
-    Events, Measured, NaiveJoin, Outcome, Roofline, SEED_WARM_UP, SingleJoin, StepClock, Workload,
-    drive, sort_merge, truth,
+    EngineSetup, Events, Measured, NaiveJoin, Outcome, Roofline, SEED_WARM_UP, SingleJoin,
+    StepClock, Workload, drive, run_engine, sort_merge, truth,
 };
 
 /// What runs the join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
+    /// Our engine: partition, lanes, shards; see [`run_engine`].
+    Engine(EngineSetup),
     /// [`SingleJoin`]: our join, one thread, no engine.
-    Join,
+    Join {
+        /// The instruction set.
+        simd: Simd,
+    },
     /// [`NaiveJoin`]: the peer that everyone writes first. Inner joins only.
     Naive,
 }
 
 impl Subject {
     /// The name in reports.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
-            Subject::Join => "join",
+            Subject::Engine(_) => "engine",
+            Subject::Join { .. } => "join",
             Subject::Naive => "naive",
+        }
+    }
+
+    /// The instruction set in use, of those that have a choice.
+    pub const fn simd(&self) -> Option<Simd> {
+        match self {
+            Subject::Engine(setup) => Some(setup.simd),
+            Subject::Join { simd } => Some(*simd),
+            Subject::Naive => None,
         }
     }
 }
@@ -51,8 +69,6 @@ pub struct BenchPlan {
     pub roofline: bool,
     /// Whether outcomes that the table does not hold are computed offline, to compare with.
     pub check: bool,
-    /// The instruction set of our join.
-    pub simd: Simd,
     /// What times single steps.
     pub step_clock: StepClock,
 }
@@ -64,6 +80,8 @@ pub struct BenchRow {
     pub subject: Subject,
     /// Cores in use.
     pub cores: usize,
+    /// What drove them, in an engine.
+    pub runtime: Option<RuntimeKind>,
     /// Events of both sides.
     pub events: u64,
     /// Pairs and checksum, the same in every repeat.
@@ -123,6 +141,8 @@ pub enum BenchError {
     Spec(SpecError),
     /// The join stopped.
     Join(JoinError),
+    /// The engine did not start, or stopped.
+    Engine(EngineError),
     /// The naive peer knows inner joins only.
     NaiveKind,
     /// A run found other pairs than it should: figures of a wrong join mean nothing.
@@ -152,6 +172,7 @@ impl fmt::Display for BenchError {
         match self {
             BenchError::Spec(error) => error.fmt(f),
             BenchError::Join(error) => error.fmt(f),
+            BenchError::Engine(error) => error.fmt(f),
             BenchError::NaiveKind => {
                 write!(f, "the naive peer knows inner joins only; leave it out or choose inner")
             }
@@ -183,6 +204,12 @@ impl From<JoinError> for BenchError {
     }
 }
 
+impl From<EngineError> for BenchError {
+    fn from(error: EngineError) -> BenchError {
+        BenchError::Engine(error)
+    }
+}
+
 /// A warm-up has at most this many events a side: enough to warm code, allocator and clocks.
 const WARM_UP_EVENTS_MAX: u32 = 1_000_000;
 
@@ -194,20 +221,21 @@ impl BenchPlan {
     pub fn run(&self, note: &mut dyn FnMut(&str)) -> Result<Vec<BenchRow>, BenchError> {
         note("warm-up");
         let warm_up_events = self.events_per_side.min(WARM_UP_EVENTS_MAX);
-        let events = Events::new(self.workload, SEED_WARM_UP, warm_up_events);
-        for &subject in &self.subjects {
-            self.run_once(subject, &events)?;
+        let events = Arc::new(Events::new(self.workload, SEED_WARM_UP, warm_up_events));
+        let mut runs: Vec<Runs> = self.subjects.iter().cloned().map(Runs::new).collect();
+        for run in &runs {
+            let run = self.run_once(&run.subject, &events)?;
+            run.notes.iter().for_each(|line| note(line));
         }
         note("making events");
-        let events = Events::new(self.workload, self.seed, self.events_per_side);
+        let events = Arc::new(Events::new(self.workload, self.seed, self.events_per_side));
         let mut expected = self.expected(&events, note);
-        let mut runs: Vec<Runs> = self.subjects.iter().map(|&subject| Runs::new(subject)).collect();
         for number in 1..=self.repeat.max(1) {
             for run in &mut runs {
                 note(&format!("{}, run {number}", run.subject.name()));
-                let measured = self.run_once(run.subject, &events)?;
-                check(run.subject, number, &measured, &mut expected)?;
-                run.take(measured)?;
+                let once = self.run_once(&run.subject, &events)?;
+                check(&run.subject, number, &once.measured, &mut expected)?;
+                run.take(once)?;
                 if self.roofline {
                     run.roofline(&events, self.batch);
                 }
@@ -216,18 +244,28 @@ impl BenchPlan {
         Ok(runs.into_iter().map(Runs::best).collect())
     }
 
-    fn run_once(&self, subject: Subject, events: &Events) -> Result<Measured, BenchError> {
-        match subject {
-            Subject::Join => {
-                let mut join = SingleJoin::new(&self.workload, self.kind, self.simd)?;
-                Ok(drive(&mut join, events, self.batch, self.step_clock)?)
+    fn run_once(&self, subject: &Subject, events: &Arc<Events>) -> Result<Once, BenchError> {
+        let measured = match subject {
+            Subject::Engine(setup) => {
+                let run = run_engine(events, self.kind, setup, self.batch)?;
+                return Ok(Once {
+                    measured: run.measured,
+                    cores: run.core_count,
+                    runtime: Some(run.runtime),
+                    notes: run.notes,
+                });
+            }
+            Subject::Join { simd } => {
+                let mut join = SingleJoin::new(&self.workload, self.kind, *simd)?;
+                drive(&mut join, events, self.batch, self.step_clock)?
             }
             Subject::Naive if self.kind == JoinKind::Inner => {
                 let mut join = NaiveJoin::new(&self.workload);
-                Ok(drive(&mut join, events, self.batch, self.step_clock)?)
+                drive(&mut join, events, self.batch, self.step_clock)?
             }
-            Subject::Naive => Err(BenchError::NaiveKind),
-        }
+            Subject::Naive => return Err(BenchError::NaiveKind),
+        };
+        Ok(Once { measured, cores: 1, runtime: None, notes: Vec::new() })
     }
 
     /// What every run must find, and who says so; `None` when only the runs can be compared.
@@ -248,6 +286,14 @@ impl BenchPlan {
     }
 }
 
+/// One run.
+struct Once {
+    measured: Measured,
+    cores: usize,
+    runtime: Option<RuntimeKind>,
+    notes: Vec<String>,
+}
+
 #[derive(Clone, Copy)]
 struct Expected {
     outcome: Outcome,
@@ -255,7 +301,7 @@ struct Expected {
 }
 
 fn check(
-    subject: Subject,
+    subject: &Subject,
     run: u32,
     measured: &Measured,
     expected: &mut Option<Expected>,
@@ -274,30 +320,41 @@ fn check(
 struct Runs {
     subject: Subject,
     measured: Vec<Measured>,
+    cores: usize,
+    runtime: Option<RuntimeKind>,
     kernel: Option<Roofline>,
     kernel_ns: f64,
 }
 
 impl Runs {
     fn new(subject: Subject) -> Runs {
-        Runs { subject, measured: Vec::new(), kernel: None, kernel_ns: f64::INFINITY }
+        Runs {
+            subject,
+            measured: Vec::new(),
+            cores: 1,
+            runtime: None,
+            kernel: None,
+            kernel_ns: f64::INFINITY,
+        }
     }
 
-    fn take(&mut self, measured: Measured) -> Result<(), BenchError> {
+    fn take(&mut self, run: Once) -> Result<(), BenchError> {
         if let Some(first) = self.measured.first()
-            && first.singles != measured.singles
+            && first.singles != run.measured.singles
         {
-            let counts = (first.singles, measured.singles);
+            let counts = (first.singles, run.measured.singles);
             return Err(BenchError::Singles { subject: self.subject.name(), counts });
         }
-        self.measured.push(measured);
+        (self.cores, self.runtime) = (run.cores, run.runtime);
+        self.measured.push(run.measured);
         Ok(())
     }
 
-    /// Runs the kernel once, with a table as large as the index was in the first run.
+    /// Runs the kernel once, with a table as large as one core's index was in the first run.
     fn roofline(&mut self, events: &Events, batch: usize) {
         let index_bytes = self.measured.first().map_or(0, |run| run.peak.index_bytes);
-        let kernel = self.kernel.get_or_insert_with(|| Roofline::new(index_bytes));
+        let table_bytes = index_bytes / self.cores.max(1) as u64;
+        let kernel = self.kernel.get_or_insert_with(|| Roofline::new(table_bytes));
         self.kernel_ns = self.kernel_ns.min(kernel.run(events, batch));
     }
 
@@ -315,7 +372,8 @@ impl Runs {
             .map(|table_bytes| RooflineRow { ns_per_event: self.kernel_ns, table_bytes });
         BenchRow {
             subject: self.subject,
-            cores: 1,
+            cores: self.cores,
+            runtime: self.runtime,
             events: first.events,
             outcome: first.outcome,
             singles: first.singles,

@@ -58,6 +58,15 @@ impl StepTimes {
         StepTimes(bounds.expect("the bounds are constants that hdrhistogram accepts"))
     }
 
+    /// The steps of a histogram of nanoseconds.
+    pub fn from_histogram(histogram: &Histogram<u64>) -> StepTimes {
+        let mut steps = StepTimes::new();
+        for value in histogram.iter_recorded() {
+            steps.0.saturating_record_n(value.value_iterated_to(), value.count_at_value());
+        }
+        steps
+    }
+
     /// Counts a step.
     #[inline]
     pub fn record(&mut self, ns: u64) {

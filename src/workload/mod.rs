@@ -7,6 +7,7 @@
 pub mod bench;
 mod cpu_clock;
 mod drive;
+mod engine_run;
 mod events;
 mod generate;
 mod measure;
@@ -18,6 +19,7 @@ mod single;
 
 pub use cpu_clock::CpuClock;
 pub use drive::{Stepped, drive};
+pub use engine_run::{EngineRun, EngineSetup, run_engine};
 pub use events::{Events, SideEvents, Steps, Watermarks};
 pub use generate::{Arrivals, WorkloadEvent};
 pub use measure::{Measured, StateSize, StepClock, StepTimes};

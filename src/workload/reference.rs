@@ -25,6 +25,14 @@ impl Outcome {
     }
 }
 
+impl std::ops::AddAssign for Outcome {
+    /// The pairs of another shard.
+    fn add_assign(&mut self, other: Outcome) {
+        self.pairs += other.pairs;
+        self.checksum = self.checksum.wrapping_add(other.checksum);
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} pairs with checksum {:016x}", self.pairs, self.checksum)

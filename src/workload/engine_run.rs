@@ -1,0 +1,235 @@
+//! A workload through the whole engine: partition, lanes, shards, on as many cores as asked for.
+
+use std::iter::StepBy;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::engine::{Engine, EngineError};
+use crate::error::{JoinError, SourceError};
+use crate::event::{EventBatch, Key, Side};
+use crate::exchange::{Feed, FeedProgress, Flow, PortId, Producer, Promise, WatermarkSlot};
+use crate::join::{Counters, Emit, IntervalJoin, JoinKind, Sink};
+use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, RuntimeKind};
+use crate::shard::Operator;
+use crate::state::Simd;
+use crate::time::{Clock, Timestamp};
+use crate::workload::{
+    CpuClock, DISORDER_MS, Events, Measured, Outcome, OutcomeSink, StateSize, StepTimes,
+};
+
+/// Where and how an engine runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSetup {
+    /// One shard each.
+    pub cores: CoreChoice,
+    /// What drives them.
+    pub runtime: RuntimeChoice,
+    /// How they wait.
+    pub idle: IdleStrategy,
+    /// The instruction set of the joins.
+    pub simd: Simd,
+}
+
+/// What a run through the engine brings back.
+#[derive(Clone, Debug)]
+pub struct EngineRun {
+    /// The figures. CPU time is the whole process's, and freeing what is left at the end of input
+    /// is part of it. Steps are those of the shards, whatever number of events they took.
+    pub measured: Measured,
+    /// Shards.
+    pub core_count: usize,
+    /// What drove them.
+    pub runtime: RuntimeKind,
+    /// What the user should know about where and how it ran.
+    pub notes: Vec<String>,
+}
+
+/// Batches' worth of event time that a feed may run ahead of the slowest one.
+const DRIFT_BATCHES: u64 = 64;
+
+/// Runs all events through an engine. Each core reads its own part of both sides.
+///
+/// # Errors
+/// [`EngineError`] when the engine cannot start or stops on a fault.
+pub fn run_engine(
+    events: &Arc<Events>,
+    kind: JoinKind,
+    setup: &EngineSetup,
+    batch: usize,
+) -> Result<EngineRun, EngineError> {
+    let (workload, batch) = (events.workload, batch.max(1));
+    let spec = workload.built_spec(kind).map_err(EngineError::Spec)?;
+    let batch_ms = (batch as u64).saturating_mul(1_000) / workload.rate;
+    let mut builder = Engine::builder(spec)
+        .cores(setup.cores.clone())
+        .runtime(setup.runtime)
+        .idle(setup.idle)
+        .batch_events(batch)
+        .max_drift(((batch_ms + 1) * DRIFT_BATCHES).min(i64::MAX as u64) as i64)
+        .sinks(|_| OutcomeSink::default());
+    let core_count = builder.shard_count()?;
+    // Feeds are dealt out in turn: each core gets one of each side.
+    for side in Side::BOTH {
+        for part in 0..core_count {
+            let slot = builder.source_slot(side)?;
+            let len = events.side(side).len();
+            builder = builder.feed(Replay {
+                events: Arc::clone(events),
+                side,
+                slot,
+                port: None,
+                batch,
+                starts: (part * batch..len).step_by(core_count * batch),
+                rest: 0..0,
+                finished: false,
+            });
+        }
+    }
+    let index_bytes = Arc::new(AtomicU64::new(0));
+    let (start, start_cpu_ns) = (Instant::now(), CpuClock::Process.now_ns());
+    let engine = builder.start_with(|_, hasher, limits| {
+        let join = IntervalJoin::with_simd(spec, hasher.clone(), limits, setup.simd)?;
+        Ok(Watched { join, index_bytes: Arc::clone(&index_bytes) })
+    })?;
+    let finished = engine.finish()?;
+    let (wall, cpu_ns) = (start.elapsed(), CpuClock::Process.now_ns() - start_cpu_ns);
+    let report = finished.report;
+    let mut outcome = Outcome::default();
+    for sink in &finished.sinks {
+        outcome += sink.outcome;
+    }
+    Ok(EngineRun {
+        measured: Measured {
+            outcome,
+            singles: finished.sinks.iter().map(|sink| sink.singles).sum(),
+            events: report.events_pushed,
+            wall,
+            cpu_ns,
+            finish_cpu_ns: 0,
+            steps: StepTimes::from_histogram(&report.step_ns),
+            peak: StateSize {
+                rows: report.state_rows_peak,
+                bytes: report.state_bytes_peak,
+                // Relaxed: the threads that added have been joined.
+                index_bytes: index_bytes.load(Ordering::Relaxed),
+            },
+        },
+        core_count,
+        runtime: report.runtime,
+        notes: report.notes,
+    })
+}
+
+impl Sink for OutcomeSink {}
+
+/// Every so-manieth batch of one side, replayed from memory as fast as it is taken.
+struct Replay {
+    events: Arc<Events>,
+    side: Side,
+    slot: WatermarkSlot,
+    port: Option<PortId>,
+    batch: usize,
+    /// Where this feed's batches start; others have those between.
+    starts: StepBy<Range<usize>>,
+    /// What is left of the current one.
+    rest: Range<usize>,
+    finished: bool,
+}
+
+impl Replay {
+    /// Pushes the rest of a batch. Returns whether all of it went.
+    fn push_batch(&mut self, producer: &mut Producer, port: PortId) -> Result<bool, SourceError> {
+        let events = self.events.side(self.side);
+        for i in self.rest.by_ref() {
+            let key = Key::Int(events.keys[i]);
+            let ts = Timestamp::new(events.ts[i]).unwrap_or(Timestamp::MIN);
+            let id = u64::from(events.ids[i]).to_le_bytes();
+            let pushed = producer.push(port, key, ts, &id);
+            let flow = pushed.map_err(|error| SourceError { message: error.to_string() })?;
+            if flow == Flow::Blocked {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, producer: &mut Producer, port: PortId) -> Result<FeedProgress, SourceError> {
+        if !self.finished {
+            self.finished = true;
+            producer.finish(port);
+        }
+        let flushed = producer.flush();
+        let flow = flushed.map_err(|error| SourceError { message: error.to_string() })?;
+        Ok(match flow {
+            Flow::Open => FeedProgress::Finished,
+            Flow::Blocked => FeedProgress::Blocked,
+        })
+    }
+}
+
+impl Feed for Replay {
+    fn poll(
+        &mut self,
+        producer: &mut Producer,
+        _clock: &dyn Clock,
+    ) -> Result<FeedProgress, SourceError> {
+        let port = *self.port.get_or_insert_with(|| {
+            producer.add_port(self.slot.clone(), Promise::Disorder(DISORDER_MS))
+        });
+        if self.rest.is_empty() {
+            let Some(start) = self.starts.next() else { return self.end(producer, port) };
+            let len = self.events.side(self.side).len();
+            self.rest = start..(start + self.batch).min(len);
+        }
+        Ok(match self.push_batch(producer, port)? {
+            true => FeedProgress::Busy,
+            false => FeedProgress::Blocked,
+        })
+    }
+
+    fn slot(&self) -> Option<&WatermarkSlot> {
+        Some(&self.slot)
+    }
+}
+
+/// Our join; leaves behind how large its index became.
+struct Watched {
+    join: IntervalJoin,
+    /// Of all shards together.
+    index_bytes: Arc<AtomicU64>,
+}
+
+impl Operator for Watched {
+    #[inline]
+    fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
+        self.join.on_batch(batch, out)
+    }
+
+    fn advance(&mut self, left: i64, right: i64) {
+        self.join.advance(left, right);
+    }
+
+    fn finish(&mut self) {
+        // Relaxed: read once the threads have been joined. The index does not shrink before.
+        self.index_bytes.fetch_add(self.join.index_bytes(), Ordering::Relaxed);
+        self.join.finish();
+    }
+
+    fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
+        self.join.work(budget, out)
+    }
+
+    fn output_watermark(&self) -> i64 {
+        self.join.output_watermark()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.join.counters()
+    }
+
+    fn state_bytes(&self) -> u64 {
+        self.join.state_bytes()
+    }
+}
