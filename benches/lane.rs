@@ -96,5 +96,9 @@ fn partition(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-criterion_group!(name = benches; config = by_cpu_time(); targets = same_thread, two_threads, link_round, partition);
+criterion_group! {
+    name = benches;
+    config = by_cpu_time();
+    targets = same_thread, two_threads, link_round, partition
+}
 criterion_main!(benches);

@@ -199,5 +199,9 @@ fn whole(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-criterion_group!(name = benches; config = by_cpu_time(); targets = filter, index, insert, probe, retire, whole);
+criterion_group! {
+    name = benches;
+    config = by_cpu_time();
+    targets = filter, index, insert, probe, retire, whole
+}
 criterion_main!(benches);

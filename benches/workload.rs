@@ -56,5 +56,9 @@ fn roofline(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-criterion_group!(name = benches; config = by_cpu_time(); targets = arrivals, fill, roofline);
+criterion_group! {
+    name = benches;
+    config = by_cpu_time();
+    targets = arrivals, fill, roofline
+}
 criterion_main!(benches);
