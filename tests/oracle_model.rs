@@ -5,6 +5,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, limits};
 use intervale::event::{KeyKind, Side};
@@ -24,11 +25,17 @@ const KINDS: [JoinKind; 6] = [
 const CLOCKS: [LatenessClock; 2] = [LatenessClock::Merged, LatenessClock::Own];
 
 /// Everything that is needed to run a case again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Case {
     spec: JoinSpec,
     sources: [usize; 2],
     steps: Vec<Step>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, sources {:?}, {:?}", self.spec, self.sources, self.steps)
+    }
 }
 
 /// How the operator is fed.

@@ -1,12 +1,14 @@
 //! One interface for everything that joins: the oracle, the operator, several shards.
 
+use std::fmt;
+
 use intervale::error::JoinError;
 use intervale::event::Side;
 use intervale::join::JoinSpec;
 use intervale::join::oracle::{Oracle, Output};
 
 /// An event as the tests see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Arrival {
     pub side: Side,
     pub source: usize,
@@ -16,13 +18,34 @@ pub struct Arrival {
 }
 
 /// One thing that happens to a join.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Step {
     Event(Arrival),
     Watermark { side: Side, source: usize, ts: i64 },
     Idle { side: Side, source: usize },
     Finish { side: Side, source: usize },
     End,
+}
+
+/// Short, because failures list many: `left/0 k1@10 #3` is event 3 of source 0.
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key.as_deref().map(String::from_utf8_lossy);
+        let (side, key) = (self.side.name(), key.as_deref().unwrap_or("null"));
+        write!(f, "{side}/{} {key}@{} #{}", self.source, self.ts, self.id)
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Event(event) => event.fmt(f),
+            Step::Watermark { side, source, ts } => write!(f, "{}/{source} W={ts}", side.name()),
+            Step::Idle { side, source } => write!(f, "{}/{source} idle", side.name()),
+            Step::Finish { side, source } => write!(f, "{}/{source} finish", side.name()),
+            Step::End => write!(f, "end"),
+        }
+    }
 }
 
 /// A join that is driven step by step; each call returns all that came out because of it.
