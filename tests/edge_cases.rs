@@ -164,10 +164,13 @@ fn case_07_lower_bound_past_the_end_of_time(make: Make) {
     assert_eq!(run.left(1, i64::MAX - 1), NOTHING);
     assert_eq!(run.right(2, i64::MAX), NOTHING);
     assert_eq!(run.left(3, i64::MAX - 1), NOTHING);
-    // Ends: the right row's is MAX - 10, the left ones' lie past the end of time.
-    assert_eq!(run.watermark(i64::MAX - 10), NOTHING);
-    assert_eq!(run.watermark(i64::MAX - 9), [right_alone(2)]);
-    assert_eq!(run.end(), [left_alone(1), left_alone(3)]);
+    assert_eq!(run.right(4, i64::MAX - 1), NOTHING);
+    // Ends: of the left rows past the end of time, of the last one MAX - 11. A row at the end of
+    // time itself stays until the end of input, whatever its interval.
+    assert_eq!(run.watermark(i64::MAX - 11), NOTHING);
+    assert_eq!(run.watermark(i64::MAX - 10), [right_alone(4)]);
+    assert_eq!(run.watermark(i64::MAX), NOTHING);
+    assert_eq!(run.end(), [right_alone(2), left_alone(1), left_alone(3)]);
     let mut run = Run::new(make, &inner(-20, -10));
     assert_eq!(run.right(1, i64::MIN + 2), NOTHING);
     assert_eq!(run.left(2, i64::MIN + 1), NOTHING);

@@ -23,6 +23,8 @@ pub struct IntervalJoin {
     watermarks: [i64; 2],
     /// Everything is to be freed, once.
     flushing: bool,
+    /// All input has ended: not merely promised to, by watermarks at their end.
+    finished: bool,
     classes: Vec<Class>,
 }
 
@@ -66,6 +68,7 @@ impl IntervalJoin {
             counters: Counters::default(),
             watermarks: [WATERMARK_START; 2],
             flushing: false,
+            finished: false,
             classes: Vec::new(),
         })
     }
@@ -106,6 +109,7 @@ impl IntervalJoin {
     pub fn finish(&mut self) {
         self.watermarks = [WATERMARK_END; 2];
         self.flushing = true;
+        self.finished = true;
     }
 
     /// Frees and pads rows that the watermarks have passed, about `budget` of them at the most.
@@ -138,10 +142,11 @@ impl IntervalJoin {
 
     /// No result with a smaller time will follow, once [`work`](Self::work) has returned `false`.
     pub fn output_watermark(&self) -> i64 {
-        let merged = self.watermarks[0].min(self.watermarks[1]);
-        if merged == WATERMARK_END {
+        // Rows near the end of time outlive even the last watermark.
+        if self.finished {
             return WATERMARK_END;
         }
+        let merged = self.watermarks[0].min(self.watermarks[1]);
         merged.saturating_sub(self.spec.output_hold_back())
     }
 

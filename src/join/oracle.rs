@@ -22,9 +22,11 @@
 //!
 //! **The end of a row** is the last time at which a partner could still arrive on time:
 //! `ts + hi + allowed` for a left row, `ts - lo + allowed` for a right one, computed exactly. The
-//! row is freed when the clock passes it (`W > end`), and comes out then if it is unmatched. The
-//! clock is the merged watermark, or under `LatenessClock::Own` the *other* side's. No watermark
-//! passes an end at or beyond `i64::MAX`.
+//! row is freed when the clock passes it (`W > end`), and comes out then if it is unmatched; rows
+//! that are freed by one step come out in the order of (end, arrival), both sides together. The
+//! clock is the merged watermark, or under `LatenessClock::Own` the *other* side's. Nothing is
+//! freed before the first promise (`W = i64::MIN`), and no watermark frees a row whose end is not
+//! below `i64::MAX`, or which lies at `i64::MAX` itself.
 //!
 //! **The end of input**, when every source of both sides has finished, frees all that is left, in
 //! the order of (end, arrival) like any watermark. It happens once; afterwards the rules above
@@ -44,7 +46,7 @@ use std::mem;
 use crate::error::JoinError;
 use crate::event::Side;
 use crate::join::{Counters, JoinKind, JoinSpec, MatchChoice};
-use crate::time::{LatePolicy, LatenessClock, SideClock};
+use crate::time::{LatePolicy, LatenessClock, SideClock, WATERMARK_START};
 
 /// What comes out of a step of the [`Oracle`]. Rows are named by the ids they arrived with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -261,14 +263,19 @@ impl Oracle {
         self.clocks[0].watermark().min(self.clocks[1].watermark())
     }
 
-    /// The last watermark at which a row of `side` is kept. `i64::MAX` is for ever.
-    fn end_of(&self, side: Side, ts: i64) -> i64 {
-        let seen = self.spec.interval().seen_from(side);
-        if seen.has_no_last() {
-            return i64::MAX;
-        }
-        let end = i128::from(ts) + i128::from(seen.hi()) + i128::from(self.spec.lateness().allowed);
-        end.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    /// The last watermark at which a row of `side` is kept, beyond the range of `i64` as well. Rows
+    /// of a side without an end get one that only puts them in order.
+    fn end_of(&self, side: Side, ts: i64) -> i128 {
+        let reach = self.spec.interval().seen_from(side).hi();
+        i128::from(ts) + i128::from(reach) + i128::from(self.spec.lateness().allowed)
+    }
+
+    /// Whether the clock has passed the end of a row.
+    fn is_over(&self, side: Side, ts: i64) -> bool {
+        let watermark = self.freeing_watermark(side);
+        let endless = self.spec.interval().seen_from(side).has_no_last() || ts == i64::MAX;
+        let promised = watermark > WATERMARK_START;
+        promised && !endless && i128::from(watermark) > self.end_of(side, ts)
     }
 
     /// Matches an arriving row with the stored rows of the other side.
@@ -334,7 +341,7 @@ impl Oracle {
 
     /// Keeps an arriving row if a partner may still come; otherwise it has met its fate.
     fn store_or_emit(&mut self, side: Side, mut row: Row) {
-        if self.freeing_watermark(side) <= self.end_of(side, row.ts) {
+        if !self.is_over(side, row.ts) {
             self.counters.sides[side.index()].stored += 1;
             self.rows[side.index()].push(row);
         } else {
@@ -349,9 +356,8 @@ impl Oracle {
         for side in Side::BOTH {
             let mut kept = Vec::new();
             for mut row in mem::take(&mut self.rows[side.index()]) {
-                let end = self.end_of(side, row.ts);
-                if input_ended || self.freeing_watermark(side) > end {
-                    freed.push((end, side, row));
+                if input_ended || self.is_over(side, row.ts) {
+                    freed.push((self.end_of(side, row.ts), side, row));
                 } else {
                     self.emit_choice(&mut row, false);
                     kept.push(row);

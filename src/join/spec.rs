@@ -3,7 +3,7 @@
 use crate::error::SpecError;
 use crate::event::{KeyKind, Side};
 use crate::limits::Limits;
-use crate::time::{Bound, Interval, Lateness};
+use crate::time::{Bound, Interval, Lateness, WATERMARK_START};
 
 /// Which rows come out of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,30 +134,19 @@ impl JoinSpec {
         self.choice
     }
 
-    /// The largest time of rows of `side` that are freed at `watermark`: those whose end,
-    /// `ts + reach + allowed` clamped to `i64`, the watermark has passed. `i64::MIN` frees none
-    /// (no event has that time), `i64::MAX` frees all.
-    #[inline]
-    pub fn freed_through(&self, side: Side, watermark: i64) -> i64 {
-        let seen = self.interval.seen_from(side);
-        if seen.has_no_last() || watermark == i64::MIN {
-            return i64::MIN;
-        }
-        // ts + reach + allowed < watermark, in wide arithmetic: the sums may leave i64.
-        let reach = i128::from(seen.hi()) + i128::from(self.lateness.allowed);
-        let through = i128::from(watermark) - reach - 1;
-        through.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-    }
-
     /// The smallest time that a buffered row of `side` may have at `watermark`; every smaller one
-    /// is freed. Where even a row at `i64::MAX` is freed this cannot say so: see
-    /// [`freed_through`](Self::freed_through).
+    /// is freed. A row is kept while `watermark <= ts + end + allowed`; before the first promise
+    /// every row is, and a row at `i64::MAX` always is.
     #[inline]
     pub fn retained_from(&self, side: Side, watermark: i64) -> i64 {
-        match self.freed_through(side, watermark) {
-            i64::MIN => i64::MIN,
-            through => through.saturating_add(1),
+        let seen = self.interval.seen_from(side);
+        if seen.has_no_last() || watermark == WATERMARK_START {
+            return i64::MIN;
         }
+        // In wide arithmetic, because the sums may leave i64.
+        let reach = i128::from(seen.hi()) + i128::from(self.lateness.allowed);
+        let from = i128::from(watermark) - reach;
+        from.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
     /// How far the output watermark trails the merged one, in ticks, so that padded rows are never

@@ -145,7 +145,7 @@ impl State {
                 let expiry = self.expiries[side.index()].as_mut()?;
                 let waiting = expiry.peek(floors.map(|floors| floors[side.index()]))?;
                 let end = i128::from(waiting.ts) + ends[side.index()];
-                Some((end.min(i128::from(i64::MAX)), waiting.arrival, side, waiting))
+                Some((end, waiting.arrival, side, waiting))
             });
             let Some((_, _, side, waiting)) = next.min_by_key(|next| (next.0, next.1)) else {
                 return false;
