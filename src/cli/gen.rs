@@ -158,6 +158,7 @@ struct Table {
     format: Format,
     rows: Arrivals,
     block: Vec<u8>,
+    rows_in_block: u64,
 }
 
 impl Table {
@@ -169,7 +170,7 @@ impl Table {
             Format::Tsv => block.extend_from_slice(b"key\tts\tid\n"),
             Format::Jsonl => {}
         }
-        Ok(Table { output, format, rows, block })
+        Ok(Table { output, format, rows, block, rows_in_block: 0 })
     }
 
     /// Writes up to `row_count` rows; fewer only when there are no more.
@@ -179,6 +180,7 @@ impl Table {
             && let Some(event) = self.rows.next()
         {
             push_row(&mut self.block, self.format, &event);
+            self.rows_in_block += 1;
             written += 1;
             if self.block.len() >= BLOCK_BYTES {
                 self.flush()?;
@@ -188,7 +190,8 @@ impl Table {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        let written = self.output.write(&self.block);
+        let written = self.output.write(&self.block, self.rows_in_block);
+        self.rows_in_block = 0;
         self.block.clear();
         written.map_err(failure)
     }
