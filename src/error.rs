@@ -30,6 +30,8 @@ pub enum PushError {
     },
     /// The batch holds as many bytes as it can; hand it over and start another.
     BatchFull,
+    /// Columns that belong together have different lengths.
+    ColumnLengths,
     /// The time is `i64::MIN`, which is no time.
     NoTimestamp,
     /// A lane is full and the caller went on pushing: flush until it says that all is sent.
@@ -56,6 +58,7 @@ impl fmt::Display for PushError {
                 write!(f, "the row has {bytes} bytes; {bytes_max} are the most")
             }
             PushError::BatchFull => write!(f, "the batch's rows are over 4 GiB; start another"),
+            PushError::ColumnLengths => write!(f, "the columns have different lengths"),
             PushError::NoTimestamp => write!(f, "i64::MIN is no time; give the event's time"),
             PushError::Backpressure => {
                 write!(f, "a lane is full; flush until everything is sent, then push again")

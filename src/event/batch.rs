@@ -140,6 +140,7 @@ impl EventBatch {
     }
 
     /// One event, as a sink sees it.
+    #[inline]
     pub fn event(&self, index: usize, hasher: &KeyHasher) -> Event<'_> {
         let stored = self.stored_row(index);
         let (key, row) = match (self.kind, hasher.kind()) {
@@ -195,6 +196,40 @@ impl EventBatch {
         }
         self.rows.extend_from_slice(row);
         self.append(value, ts.ticks());
+        Ok(())
+    }
+
+    /// Appends events with integer keys and rows of one length, column by column: several times as
+    /// fast as one [`push`](Self::push) after the other.
+    ///
+    /// # Errors
+    /// [`PushError`] when the columns differ in length, a time is `i64::MIN`, the join's keys are
+    /// not integers, or the batch would be too large. The batch is unchanged then.
+    pub fn push_ints<const ROW_BYTES: usize>(
+        &mut self,
+        hasher: &KeyHasher,
+        keys: &[u64],
+        ts: &[i64],
+        rows: impl ExactSizeIterator<Item = [u8; ROW_BYTES]>,
+    ) -> Result<(), PushError> {
+        if hasher.kind() != KeyKind::Int {
+            return Err(PushError::KeyKind { expected: hasher.kind() });
+        }
+        if keys.len() != ts.len() || keys.len() != rows.len() {
+            return Err(PushError::ColumnLengths);
+        }
+        if ts.contains(&i64::MIN) {
+            return Err(PushError::NoTimestamp);
+        }
+        let start = self.rows.len();
+        if start + keys.len() * ROW_BYTES > u32::MAX as usize {
+            return Err(PushError::BatchFull);
+        }
+        self.keys.extend(keys.iter().map(|&key| hasher.int(key)));
+        self.ts.extend_from_slice(ts);
+        // Cannot truncate: the last end was just compared with the largest.
+        self.row_ends.extend((1..=keys.len()).map(|count| (start + count * ROW_BYTES) as u32));
+        self.rows.extend(rows.flatten());
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! What becomes of the partners that state finds: pairs, semi rows, rows that are over at once.
 
-use crate::event::{EventBatch, KeyHasher, KeyKind, Side, split_keyed_row};
+use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::join::interval::event_of;
 use crate::join::{Emit, JoinKind};
 use crate::state::{Partner, Visit};
@@ -11,6 +11,9 @@ pub(super) struct PairVisit<'a, E> {
     hasher: &'a KeyHasher,
     batch: &'a EventBatch,
     out: &'a mut E,
+    /// The event of the batch whose partners are coming, to be made once for all of them.
+    current: usize,
+    event: Event<'a>,
     /// The left event of the batch that a semi join has handed out last.
     handed_out: Option<usize>,
     singles: [u64; 2],
@@ -23,7 +26,9 @@ impl<'a, E: Emit> PairVisit<'a, E> {
         batch: &'a EventBatch,
         out: &'a mut E,
     ) -> Self {
-        PairVisit { kind, hasher, batch, out, handed_out: None, singles: [0; 2] }
+        let event = Event { key: Key::Null, ts: 0, row: &[] };
+        let (current, handed_out) = (usize::MAX, None);
+        PairVisit { kind, hasher, batch, out, current, event, handed_out, singles: [0; 2] }
     }
 
     /// Rows that came out by themselves, by side.
@@ -40,9 +45,16 @@ impl<'a, E: Emit> PairVisit<'a, E> {
 
     #[inline]
     fn pair(&mut self, index: usize, partner: Partner<'_>) {
-        let own = self.batch.event(index, self.hasher);
-        let key = self.batch.keys()[index];
-        let partner = event_of(self.hasher, key, partner.ts, partner.row);
+        if self.current != index {
+            self.current = index;
+            self.event = self.batch.event(index, self.hasher);
+        }
+        let own = self.event;
+        let row = match own.key {
+            Key::Bytes(_) => split_keyed_row(partner.row).1,
+            _ => partner.row,
+        };
+        let partner = Event { key: own.key, ts: partner.ts, row };
         match self.batch.side() {
             Side::Left => self.out.pair(own, partner),
             Side::Right => self.out.pair(partner, own),

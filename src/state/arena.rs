@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 
 /// Handles count in units of so many bytes.
-const UNIT_BYTES: usize = 16;
+pub(crate) const UNIT_BYTES: usize = 16;
 const UNIT_BITS: u32 = 21;
 /// Chunk numbers there are; 0 is nobody's, so that handle 0 means "none".
 pub(crate) const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
@@ -43,7 +43,7 @@ pub(crate) struct Chunk {
     pub(crate) number: u16,
     class: u8,
     memory: NonNull<u8>,
-    /// Bytes handed out, from the start.
+    /// Bytes of runs, once another chunk is being filled.
     pub(crate) used: usize,
 }
 
@@ -52,22 +52,13 @@ pub(crate) struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         CHUNK_BYTES_MIN << self.class
     }
 
-    /// Room for `bytes` (a multiple of 16) more, as a handle and an address; `None` when full.
-    #[inline]
-    pub(crate) fn allocate(&mut self, bytes: usize) -> Option<(Handle, *mut u8)> {
-        debug_assert_eq!(bytes % UNIT_BYTES, 0);
-        let start = self.used;
-        if start + bytes > self.bytes() {
-            return None;
-        }
-        self.used = start + bytes;
-        let handle = u32::from(self.number) << UNIT_BITS | (start / UNIT_BYTES) as u32;
-        // SAFETY: `start` is within the chunk's memory.
-        Some((handle, unsafe { self.memory.as_ptr().add(start) }))
+    /// The handle of its start; places go up by one each [`UNIT_BYTES`].
+    pub(crate) fn first_handle(&self) -> Handle {
+        u32::from(self.number) << UNIT_BITS
     }
 
     pub(crate) fn start(&self) -> *mut u8 {

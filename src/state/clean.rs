@@ -109,18 +109,18 @@ fn clean_runs(
     let mut budget = RUNS_PER_STEP;
     while number < CHUNK_NUMBERS {
         // A chunk that was retired meanwhile needs no cleaning: its handles die with it.
-        let Some(chunk) = ring.live_chunk(number, arena) else {
+        let Some((start, used)) = ring.live_chunk(number, arena) else {
             (number, offset) = (number + 1, 0);
             continue;
         };
-        while offset < chunk.used {
+        while offset < used {
             if budget == 0 {
                 return Some((number, offset));
             }
             budget -= 1;
-            // SAFETY: runs lie side by side from the start of a chunk to `used`, and `offset` only
+            // SAFETY: runs lie side by side from the start of a chunk to the end of what is used, and `offset` only
             // moves from one to the next.
-            let run = unsafe { Run::at(chunk.start().add(offset)) };
+            let run = unsafe { Run::at(start.add(offset)) };
             if !run.is_moved() && !arena.is_live(run.older()) {
                 run.set_older(0);
             }

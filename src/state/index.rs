@@ -32,8 +32,10 @@ use super::table::{
 
 /// Lines of a new table.
 const LINES_MIN: usize = 4096;
-/// New keys between two looks at the load, at most.
-const SAMPLE_LEN: usize = 4096;
+/// One in so many inserts looks how full its line is.
+const SAMPLED: u32 = 4;
+/// New keys between two judgements of the load, at most.
+const SAMPLE_LEN: usize = 16_384;
 /// Live entries a line, in 1/1024, from which on the table grows.
 const LOAD_MAX: u64 = 2_458;
 /// Lines that are moved for each event of a batch while the table grows: it has grown before a
@@ -42,22 +44,13 @@ const MOVES_PER_EVENT: usize = 5;
 
 const _: () = assert!(LINES_MIN + OVERFLOW_MAX <= SEGMENT_LINES);
 
-/// Where a key's entry stands or would stand.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Home {
-    line: NonNull<Line>,
-    /// The line's number, and whether it is one of the old table while the index grows.
-    number: u32,
-    is_old: bool,
-}
-
 #[inline]
 fn tag_of(key: u64) -> u32 {
     key as u32
 }
 
 /// The index of one shard.
-pub(crate) struct Index {
+pub(super) struct Index {
     /// The table, or the one that the index grows into.
     table: Table,
     /// While the index grows: the table that it grows out of. Otherwise it has no lines.
@@ -65,6 +58,7 @@ pub(crate) struct Index {
     /// Homes of the old table under this one have moved; 1 when the index does not grow.
     moved: usize,
     spares: Vec<NonNull<Line>>,
+    inserted: u32,
     sampled: u32,
     sampled_live: u32,
     is_growth_due: bool,
@@ -76,7 +70,7 @@ pub(crate) struct Index {
 unsafe impl Send for Index {}
 
 impl Index {
-    pub(crate) fn new() -> Index {
+    pub(super) fn new() -> Index {
         let mut spares = Vec::with_capacity(4);
         let mut table = Table { segments: Vec::with_capacity(64), line_count: LINES_MIN };
         table.extend_to(LINES_MIN, &mut spares);
@@ -85,6 +79,7 @@ impl Index {
             old: Table { segments: Vec::new(), line_count: 0 },
             moved: 1,
             spares,
+            inserted: 0,
             sampled: 0,
             sampled_live: 0,
             is_growth_due: false,
@@ -93,7 +88,7 @@ impl Index {
     }
 
     /// Bytes of the lines in use, and of segments that wait for use.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let in_use = |table: &Table| {
             (table.segments.len() * SEGMENT_BYTES).min((table.line_count + OVERFLOW_MAX) * 64)
         };
@@ -102,41 +97,52 @@ impl Index {
 
     /// Changes whenever entries are moved: homes and entries found before are invalid then.
     #[inline]
-    pub(crate) fn layout(&self) -> u32 {
+    pub(super) fn layout(&self) -> u32 {
         self.layout
     }
 
-    /// Where `key` is to be looked for; asks for the line.
+    /// The home lines of `keys`, which are asked for.
     #[inline]
-    pub(crate) fn prefetch(&self, key: u64) -> Home {
-        let tag = tag_of(key);
-        let old_home = self.old.home_of(tag);
-        let is_old = old_home >= self.moved;
-        let (table, number) =
-            if is_old { (&self.old, old_home) } else { (&self.table, self.table.home_of(tag)) };
-        let line = table.line(number);
-        prefetch(line.as_ptr());
-        Home { line, number: number as u32, is_old }
+    pub(super) fn prefetch_all(&self, keys: &[u64], homes: &mut [NonNull<Line>]) {
+        let is_growing = self.old.line_count > 0;
+        for (&key, home) in keys.iter().zip(homes) {
+            let tag = tag_of(key);
+            *home =
+                if is_growing { self.home(key) } else { self.table.line(self.table.home_of(tag)) };
+            prefetch(home.as_ptr());
+        }
     }
 
+    /// The line where `key` is to be looked for first.
+    pub(super) fn home(&self, key: u64) -> NonNull<Line> {
+        let (table, number) = self.locate(tag_of(key));
+        table.line(number)
+    }
+
+    /// The table that the entries of `tag` stand in, and the number of their home line there.
     #[inline]
-    fn table_of(&self, home: Home) -> &Table {
-        if home.is_old { &self.old } else { &self.table }
+    fn locate(&self, tag: u32) -> (&Table, usize) {
+        let old_home = self.old.home_of(tag);
+        if old_home >= self.moved {
+            (&self.old, old_home)
+        } else {
+            (&self.table, self.table.home_of(tag))
+        }
     }
 
     /// Looks for a live entry with the tag of `key`, after `skip` candidates that were not the key.
     #[inline]
-    pub(crate) fn find(&self, key: u64, home: Home, skip: u32, arenas: &Arenas) -> Found {
+    pub(super) fn find(&self, key: u64, home: NonNull<Line>, skip: u32, arenas: &Arenas) -> Found {
         let tag = tag_of(key);
         // SAFETY: the line is part of a table; no exclusive reference to it exists.
-        let line = unsafe { home.line.as_ref() };
+        let line = unsafe { home.as_ref() };
         let mut places = line.places_with(tag);
         let mut skip = skip;
         while places != 0 {
             let place = places.trailing_zeros();
             if line.is_live(place as usize, arenas) {
                 if skip == 0 {
-                    return Found::Candidate(Entry { line: home.line, place });
+                    return Found::Candidate(Entry { line: home, place });
                 }
                 skip -= 1;
             }
@@ -145,21 +151,28 @@ impl Index {
         if line.overflow == 0 {
             return Found::Absent;
         }
-        self.table_of(home).find_beyond(tag, home.number as usize, skip, arenas)
+        let (table, number) = self.locate(tag);
+        table.find_beyond(tag, number, skip, arenas)
     }
 
     /// Makes an entry for `key`, which has none, with dead heads. `None` when no line within reach
     /// has room; then the table must grow first.
     #[inline]
-    pub(crate) fn insert(&mut self, key: u64, home: Home, arenas: &Arenas) -> Option<Entry> {
-        // SAFETY: the line is part of a table; no exclusive reference to it exists.
-        let live = unsafe { home.line.as_ref() }.live_places(arenas);
-        self.sample(live.count_ones());
-        let place = (!live).trailing_zeros();
-        let entry = if place < LINE_KEYS as u32 {
-            Entry { line: home.line, place }
-        } else {
-            self.claim_beyond(home, arenas)?
+    pub(super) fn insert(
+        &mut self,
+        key: u64,
+        home: NonNull<Line>,
+        arenas: &Arenas,
+    ) -> Option<Entry> {
+        self.inserted = self.inserted.wrapping_add(1);
+        if self.inserted % SAMPLED == 0 {
+            // SAFETY: the line is part of a table; no exclusive reference to it exists.
+            self.sample(unsafe { home.as_ref() }.live_places(arenas).count_ones());
+        }
+        // SAFETY: as above.
+        let entry = match unsafe { home.as_ref() }.first_free(arenas) {
+            Some(place) => Entry { line: home, place },
+            None => self.claim_beyond(tag_of(key), arenas)?,
         };
         entry.reset(tag_of(key), [0; 2]);
         Some(entry)
@@ -167,15 +180,16 @@ impl Index {
 
     #[cold]
     #[inline(never)]
-    fn claim_beyond(&self, home: Home, arenas: &Arenas) -> Option<Entry> {
-        self.table_of(home).claim(home.number as usize, arenas)
+    fn claim_beyond(&self, tag: u32, arenas: &Arenas) -> Option<Entry> {
+        let (table, number) = self.locate(tag);
+        table.claim(number, arenas)
     }
 
-    #[inline]
+    #[cold]
     fn sample(&mut self, live: u32) {
         self.sampled += 1;
         self.sampled_live += live;
-        if self.sampled as usize >= SAMPLE_LEN.min(self.table.line_count / 8) {
+        if (self.sampled * SAMPLED) as usize >= SAMPLE_LEN.min(self.table.line_count / 8) {
             self.judge_load();
         }
     }
@@ -199,7 +213,7 @@ impl Index {
     /// Moves some lines, if the index grows, for a batch of `event_count`. Homes and entries are
     /// invalid afterwards.
     #[inline]
-    pub(crate) fn grow(&mut self, event_count: usize, arenas: &Arenas) {
+    pub(super) fn grow(&mut self, event_count: usize, arenas: &Arenas) {
         if self.is_growth_due {
             self.begin_growth();
         }
@@ -211,7 +225,7 @@ impl Index {
     /// Grows at once, after [`insert`](Self::insert) found no room: to the end of the growth that is
     /// under way, or by a whole one.
     #[cold]
-    pub(crate) fn grow_now(&mut self, arenas: &Arenas) {
+    pub(super) fn grow_now(&mut self, arenas: &Arenas) {
         if self.old.line_count == 0 {
             self.begin_growth();
         }
@@ -288,7 +302,7 @@ impl Index {
 
     /// Zeroes dead handles in up to `count` lines from `start` on, of both tables; returns where to
     /// go on, or `None` after the last line.
-    pub(crate) fn clean(&mut self, start: usize, count: usize, arenas: &Arenas) -> Option<usize> {
+    pub(super) fn clean(&mut self, start: usize, count: usize, arenas: &Arenas) -> Option<usize> {
         let new_end = self.table.line_count + OVERFLOW_MAX;
         let end = new_end + self.old.line_count + OVERFLOW_MAX;
         let stop = end.min(start + count);

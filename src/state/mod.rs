@@ -10,6 +10,8 @@
 //!
 //! | room | holds |
 //! | --- | --- |
+//! | `probe`, `store` | the phases of a batch; keeping an event |
+//! | `chain` | the runs of a key, newest bucket first |
 //! | `filter` | which timestamps lie in a range (SIMD) |
 //! | `run` | the events of one key in one bucket: columns in raw memory |
 //! | `arena` | numbered chunks of memory, and when a number may be used again |
@@ -19,6 +21,7 @@
 //! | `clean` | the rounds after which chunk numbers are used again |
 
 mod arena;
+mod chain;
 mod clean;
 mod expiry;
 mod filter;
@@ -26,6 +29,7 @@ mod index;
 mod probe;
 mod ring;
 mod run;
+mod store;
 mod table;
 
 #[cfg(test)]
@@ -89,7 +93,8 @@ pub struct State {
     /// Events that ever arrived: the order of arrival over both sides.
     arrivals: u64,
     cleaner: Cleaner,
-    scratch: Scratch,
+    /// `None` only while it is lent to `join_batch`.
+    scratch: Option<Scratch>,
 }
 
 impl State {
@@ -105,7 +110,7 @@ impl State {
             sequences: [0; 2],
             arrivals: 0,
             cleaner: Cleaner::new(),
-            scratch: Scratch::new(),
+            scratch: Some(Scratch::new()),
         }
     }
 
@@ -125,6 +130,13 @@ impl State {
         let arenas: usize = self.arenas.iter().map(Arena::bytes).sum();
         let rings: usize = self.rings.iter().map(Ring::bytes).sum();
         self.index.bytes() + arenas + rings + expiries
+    }
+
+    fn widen_and_clean(&mut self) {
+        for (ring, arena) in self.rings.iter_mut().zip(&mut self.arenas) {
+            ring.widen_if_crowded(arena);
+        }
+        self.clean_step();
     }
 
     /// Hands over up to `budget` rows that wait for their end, those that were matched meanwhile

@@ -1,20 +1,15 @@
 //! A batch against the state: find, probe, append, in phases over the whole batch.
 
-use super::arena::Handle;
-use super::expiry::Waiting;
-use super::index::Home;
-use super::ring::Exhausted;
-use super::run::{
-    CAPACITY_LOG2_MAX, LATE, MATCHED, Run, SEQUENCE_MASK, Word, key_rest, prefetch, run_bytes,
-};
-use super::table::{Entry, Found};
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use super::chain::{Hits, collect, hand_over};
+use super::run::{Run, key_rest, prefetch};
+use super::table::{Entry, Found, Line};
 use super::{State, StateFull};
 use crate::event::{EventBatch, Side};
 use crate::limits::BATCH_EVENTS_MAX;
 use crate::time::Interval;
-
-/// How often the index is made half as large again for one row before state counts as full.
-const GROWTH_TRIES: u32 = 4;
 
 /// What to do with an event of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,182 +71,160 @@ pub struct BatchStats {
     pub late_partners_matched: u64,
 }
 
-/// A match within a run.
-#[derive(Clone, Copy)]
-struct Hit {
-    /// Older rows have smaller ages.
-    age: u32,
-    row: u32,
-    run: Run,
-}
-
-/// An event on its way through the phases.
-#[derive(Clone, Copy)]
-struct Item {
-    key: u64,
-    home: Home,
-    index: u32,
-    late: bool,
-}
-
 /// Memory that the phases use again and again.
-pub(crate) struct Scratch {
-    items: Vec<Item>,
-    deferred: Vec<(Item, Entry)>,
-    hits: Vec<Hit>,
-    selected: Vec<u32>,
+pub(super) struct Scratch {
+    /// The home lines of the batch's events.
+    homes: Box<[NonNull<Line>; BATCH_EVENTS_MAX]>,
+    /// Events whose key has an entry, and the entry.
+    deferred: Vec<(u32, Entry)>,
+    hits: Hits,
 }
 
 // SAFETY: the pointers in it are used only within one call of `join_batch`.
 unsafe impl Send for Scratch {}
 
 impl Scratch {
-    pub(crate) fn new() -> Scratch {
+    pub(super) fn new() -> Scratch {
         Scratch {
-            items: Vec::with_capacity(BATCH_EVENTS_MAX),
+            homes: Box::new([NonNull::dangling(); BATCH_EVENTS_MAX]),
             deferred: Vec::with_capacity(BATCH_EVENTS_MAX),
-            hits: Vec::with_capacity(1024),
-            selected: Vec::with_capacity(1024),
+            hits: Hits::default(),
         }
     }
 }
 
 /// One batch on its way: what the phases share.
-struct Pass<'a> {
-    side: Side,
-    batch: &'a EventBatch,
-    probe: Probe,
-    stats: BatchStats,
+pub(super) struct Pass<'a> {
+    pub(super) side: Side,
+    pub(super) batch: &'a EventBatch,
+    classes: &'a [Class],
+    pub(super) probe: Probe,
+    pub(super) stats: BatchStats,
     /// The layout of the index that homes and entries were found in.
     layout: u32,
 }
 
+impl Pass<'_> {
+    #[inline]
+    pub(super) fn is_late(&self, index: usize) -> bool {
+        self.classes.get(index) == Some(&Class::Late)
+    }
+
+    #[inline]
+    pub(super) fn key(&self, index: usize) -> u64 {
+        self.batch.keys()[index]
+    }
+
+    #[inline]
+    pub(super) fn ts(&self, index: usize) -> i64 {
+        self.batch.timestamps()[index]
+    }
+}
+
 impl State {
-    /// Matches the events `from..to` of a batch with the other side and keeps them.
+    /// Matches the events in `range` of a batch, at most
+    /// [`BATCH_EVENTS_MAX`], with the other side and keeps them.
     ///
     /// `classes` is empty (all events are on time) or says for each event of the batch what to do.
     ///
     /// # Errors
     /// [`StateFull`]; events before the one that did not fit are done, the rest is not.
+    ///
+    /// # Panics
+    /// When `range` is longer than that, or not within the batch.
     pub fn join_batch<V: Visit>(
         &mut self,
         batch: &EventBatch,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         classes: &[Class],
         probe: Probe,
         visit: &mut V,
     ) -> Result<BatchStats, StateFull> {
-        debug_assert!(range.len() <= BATCH_EVENTS_MAX);
-        let mut scratch = std::mem::replace(&mut self.scratch, Scratch::unused());
+        assert!(range.len() <= BATCH_EVENTS_MAX && range.end <= batch.len());
         self.index.grow(range.len(), &self.arenas);
         self.widen_and_clean();
         let mut pass = Pass {
             side: batch.side(),
             batch,
+            classes,
             probe,
             stats: BatchStats::default(),
             layout: self.index.layout(),
         };
-        self.look_up(&mut scratch.items, batch, range, classes);
+        let Some(mut scratch) = self.scratch.take() else { return Err(StateFull) };
+        let homes = &mut scratch.homes[..range.len()];
+        self.index.prefetch_all(&batch.keys()[range.clone()], homes);
         let done = self
-            .find_and_insert_new(&mut scratch, &mut pass, visit)
-            .and_then(|()| self.probe_and_append(&mut scratch, &mut pass, visit));
-        self.scratch = scratch;
+            .find_and_store_new(&mut scratch, range, &mut pass, visit)
+            .and_then(|()| self.probe_and_store(&mut scratch, &mut pass, visit));
+        self.scratch = Some(scratch);
         self.arrivals += batch.len() as u64;
         done.map(|()| pass.stats)
     }
 
-    fn widen_and_clean(&mut self) {
-        for side in 0..2 {
-            self.rings[side].widen_if_crowded(&mut self.arenas[side]);
-        }
-        self.clean_step();
-    }
-
-    /// Phase 1: ask for the index lines.
+    /// Finds the keys. Whatever has no entry has no partner and is stored at once.
     #[inline(never)]
-    fn look_up(
-        &mut self,
-        items: &mut Vec<Item>,
-        batch: &EventBatch,
-        range: std::ops::Range<usize>,
-        classes: &[Class],
-    ) {
-        items.clear();
-        let keys = batch.keys();
-        for index in range {
-            let class = classes.get(index).copied().unwrap_or(Class::OnTime);
-            if class == Class::Skip {
-                continue;
-            }
-            let key = keys[index];
-            let home = self.index.prefetch(key);
-            items.push(Item { key, home, index: index as u32, late: class == Class::Late });
-        }
-    }
-
-    /// Phase 2: find the keys. Whatever has no entry has no partner and is stored at once.
-    #[inline(never)]
-    fn find_and_insert_new<V: Visit>(
+    fn find_and_store_new<V: Visit>(
         &mut self,
         scratch: &mut Scratch,
+        range: Range<usize>,
         pass: &mut Pass<'_>,
         visit: &mut V,
     ) -> Result<(), StateFull> {
         let (own, other) = (pass.side, pass.side.other());
         scratch.deferred.clear();
-        for &item in &scratch.items {
-            let item = Item { home: self.home(&item, pass.layout), ..item };
-            match self.index.find(item.key, item.home, 0, &self.arenas) {
+        for (index, &home) in range.zip(scratch.homes.iter()) {
+            if pass.classes.get(index) == Some(&Class::Skip) {
+                continue;
+            }
+            let key = pass.key(index);
+            let home = self.home(home, key, pass.layout);
+            match self.index.find(key, home, 0, &self.arenas) {
                 Found::Candidate(entry) => {
                     // Dead handles lead nowhere; a prefetch of nowhere costs nothing.
                     prefetch(self.arenas[other.index()].address(entry.head(other)));
                     prefetch(self.arenas[own.index()].address(entry.head(own)));
-                    scratch.deferred.push((item, entry));
+                    scratch.deferred.push((index as u32, entry));
                 }
-                Found::Absent => self.store(item, None, false, pass, visit)?,
+                Found::Absent => self.store_new(index, home, pass, visit)?,
             }
         }
         Ok(())
     }
 
-    /// Phase 3: probe the other side's runs and append to our own.
+    /// Probes the other side's runs and appends to our own.
     #[inline(never)]
-    fn probe_and_append<V: Visit>(
+    fn probe_and_store<V: Visit>(
         &mut self,
         scratch: &mut Scratch,
         pass: &mut Pass<'_>,
         visit: &mut V,
     ) -> Result<(), StateFull> {
         let other = pass.side.other();
-        let Scratch { deferred, hits, selected, .. } = scratch;
-        for &(item, hint) in deferred.iter() {
-            let item = Item { home: self.home(&item, pass.layout), ..item };
-            let is_key = pass.layout == self.index.layout() && self.is_key(hint, item.key);
-            let entry = if is_key { Some(hint) } else { self.search(&item) };
+        for &(index, hint) in &scratch.deferred {
+            let index = index as usize;
+            let key = pass.key(index);
+            let is_key = pass.layout == self.index.layout() && self.is_key(hint, key);
+            let entry = if is_key { Some(hint) } else { self.search(key) };
             let mut matched = false;
             if let Some(entry) = entry {
                 let head = entry.head(other);
                 if self.arenas[other.index()].is_live(head) {
-                    let ts = pass.batch.timestamps()[item.index as usize];
-                    let (lo, hi) = pass.probe.interval.range(ts);
+                    let (lo, hi) = pass.probe.interval.range(pass.ts(index));
                     let lo = lo.max(pass.probe.partner_floor);
-                    let sorted = self.collect(other, head, lo, hi, hits, selected);
-                    if !sorted {
-                        hits.sort_by_key(|hit| hit.age);
-                    }
-                    matched = hand_over(hits, item.index as usize, pass, visit);
+                    collect(self, other, head, (lo, hi), &mut scratch.hits);
+                    matched = hand_over(&scratch.hits, index, pass, visit);
                 }
             }
-            self.store(item, entry, matched, pass, visit)?;
+            self.store(index, entry, matched, pass, visit)?;
         }
         Ok(())
     }
 
-    /// The home line of an item, also after the index had to grow in the middle of a batch.
+    /// The home line of a key, also after the index had to grow in the middle of a batch.
     #[inline]
-    fn home(&self, item: &Item, layout: u32) -> Home {
-        if layout == self.index.layout() { item.home } else { self.index.prefetch(item.key) }
+    fn home(&self, home: NonNull<Line>, key: u64, layout: u32) -> NonNull<Line> {
+        if layout == self.index.layout() { home } else { self.index.home(key) }
     }
 
     /// Whether an entry with the tag of `key`, which is live, is the key's.
@@ -269,296 +242,15 @@ impl State {
 
     /// Looks again, through all candidates.
     #[cold]
-    fn search(&self, item: &Item) -> Option<Entry> {
-        let home = self.index.prefetch(item.key);
+    pub(super) fn search(&self, key: u64) -> Option<Entry> {
+        let home = self.index.home(key);
         for skip in 0.. {
-            match self.index.find(item.key, home, skip, &self.arenas) {
-                Found::Candidate(entry) if self.is_key(entry, item.key) => return Some(entry),
+            match self.index.find(key, home, skip, &self.arenas) {
+                Found::Candidate(entry) if self.is_key(entry, key) => return Some(entry),
                 Found::Candidate(_) => {}
                 Found::Absent => break,
             }
         }
         None
     }
-
-    /// Collects the rows of the chain from `head` on with times in `[lo, hi]`. Returns whether they
-    /// stand in the order of insertion.
-    #[inline]
-    fn collect(
-        &self,
-        side: Side,
-        head: Handle,
-        lo: i64,
-        hi: i64,
-        hits: &mut Vec<Hit>,
-        selected: &mut Vec<u32>,
-    ) -> bool {
-        hits.clear();
-        let arena = &self.arenas[side.index()];
-        let ring = &self.rings[side.index()];
-        let (first, last) = (ring.number_of(lo), ring.number_of(hi));
-        let now = self.sequences[side.index()];
-        let (mut handle, mut sorted) = (head, true);
-        while arena.is_live(handle) {
-            let bucket = arena.bucket_of(handle);
-            if bucket < first {
-                break;
-            }
-            // SAFETY: a live handle of a chain leads to a run.
-            let run = unsafe { Run::at(arena.address(handle)) };
-            handle = run.older();
-            if bucket > last {
-                continue;
-            }
-            let before = hits.len();
-            collect_from_run(run, lo, hi, now, &self.filter, hits, selected);
-            // Chains go from newer buckets to older ones: with two runs, order is not certain.
-            sorted &=
-                before == 0 || before == hits.len() || hits[before - 1].age < hits[before].age;
-        }
-        sorted
-    }
-
-    /// Keeps an event, or says that it is over.
-    #[inline]
-    fn store<V: Visit>(
-        &mut self,
-        item: Item,
-        entry: Option<Entry>,
-        matched: bool,
-        pass: &mut Pass<'_>,
-        visit: &mut V,
-    ) -> Result<(), StateFull> {
-        let index = item.index as usize;
-        let ts = pass.batch.timestamps()[index];
-        if matched {
-            pass.stats.matched += u64::from(!item.late);
-            pass.stats.late_matched += u64::from(item.late);
-        }
-        if ts < pass.probe.own_floor {
-            if !matched {
-                visit.over(index);
-            }
-            return Ok(());
-        }
-        let flags = if matched { MATCHED } else { 0 } | if item.late { LATE } else { 0 };
-        let row = pass.batch.stored_row(index);
-        let side = pass.side;
-        let (run, place) = match self.append(side, item, entry, ts, row, flags) {
-            Ok(stored) => stored,
-            Err(Exhausted) => self.append_after_cleaning(side, item, ts, row, flags)?,
-        };
-        pass.stats.stored += 1;
-        if !matched && let Some(expiry) = &mut self.expiries[side.index()] {
-            let arrival = self.arrivals + u64::from(item.index);
-            expiry.push(Waiting { ts, key: item.key, arrival, run, row: place });
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn append_after_cleaning(
-        &mut self,
-        side: Side,
-        item: Item,
-        ts: i64,
-        row: &[u8],
-        flags: u32,
-    ) -> Result<(Handle, u32), StateFull> {
-        self.widen_and_clean();
-        self.clean_now();
-        let mut item = item;
-        let mut stored = Err(Exhausted);
-        for _ in 0..GROWTH_TRIES {
-            // An entry made just now for this key has no live head yet; look again.
-            let entry = self.search(&item);
-            item.home = self.index.prefetch(item.key);
-            stored = self.append(side, item, entry, ts, row, flags);
-            if stored.is_ok() || self.arenas[side.index()].free_number_count() == 0 {
-                break;
-            }
-            // No line near the key's has room, which a table that keeps up does not let happen.
-            self.index.grow_now(&self.arenas);
-        }
-        stored.map_err(|Exhausted| StateFull)
-    }
-
-    /// Appends a row to the run of its key and bucket. Returns the run and the place in it.
-    #[inline]
-    fn append(
-        &mut self,
-        side: Side,
-        item: Item,
-        entry: Option<Entry>,
-        ts: i64,
-        row: &[u8],
-        flags: u32,
-    ) -> Result<(Handle, u32), Exhausted> {
-        let own = side.index();
-        let number = self.rings[own].number_of(ts);
-        let place = self.rings[own].place(number, &mut self.arenas[own])?;
-        let entry = match entry {
-            Some(entry) => entry,
-            None => self.insert_entry(&item)?,
-        };
-        let spot = find_spot(&self.arenas[own], entry, side, number);
-        let tag = self.sequences[own] & SEQUENCE_MASK | flags;
-        let (handle, run) = match spot.room {
-            Room::Here(handle, run) => (handle, run),
-            Room::Grow(old) => self.grow_run(own, place, old)?,
-            Room::New(capacity_log2) => {
-                let (handle, address) =
-                    self.rings[own].allocate_run(place, capacity_log2, &mut self.arenas[own])?;
-                // SAFETY: the ring handed out `run_bytes` bytes, aligned to 16, for this run alone.
-                let run =
-                    unsafe { Run::create(address, key_rest(item.key), capacity_log2, spot.older) };
-                (handle, run)
-            }
-        };
-        match spot.link {
-            _ if matches!(spot.room, Room::Here(..)) => {}
-            Link::Entry => entry.set_head(side, handle),
-            Link::Run(newer) => newer.set_older(handle),
-        }
-        let word: Word = self.rings[own].keep_row(place, row);
-        let row = run.len() as u32;
-        run.push(ts, word, tag);
-        self.sequences[own] = self.sequences[own].wrapping_add(1);
-        Ok((handle, row))
-    }
-
-    #[inline]
-    fn insert_entry(&mut self, item: &Item) -> Result<Entry, Exhausted> {
-        match self.index.insert(item.key, item.home, &self.arenas) {
-            Some(entry) => Ok(entry),
-            None => Err(Exhausted),
-        }
-    }
-
-    /// Moves a full run into one of twice its capacity, which takes its place in the chain.
-    #[cold]
-    fn grow_run(&mut self, own: usize, place: usize, old: Run) -> Result<(Handle, Run), Exhausted> {
-        let capacity_log2 = old.capacity_log2() + 1;
-        debug_assert!(capacity_log2 <= CAPACITY_LOG2_MAX && run_bytes(capacity_log2) > 0);
-        let (handle, address) =
-            self.rings[own].allocate_run(place, capacity_log2, &mut self.arenas[own])?;
-        // SAFETY: the ring handed out `run_bytes` bytes, aligned to 16, for this run alone.
-        let run = unsafe { Run::create(address, old.rest(), capacity_log2, old.older()) };
-        run.push_all(old);
-        old.set_moved(handle);
-        Ok((handle, run))
-    }
-}
-
-impl Scratch {
-    /// What stands in for the scratch while it is lent out.
-    fn unused() -> Scratch {
-        Scratch { items: Vec::new(), deferred: Vec::new(), hits: Vec::new(), selected: Vec::new() }
-    }
-}
-
-/// Where a row of a bucket goes in its key's chain.
-struct Spot {
-    room: Room,
-    link: Link,
-    older: Handle,
-}
-
-enum Room {
-    Here(Handle, Run),
-    Grow(Run),
-    New(u32),
-}
-
-/// What names the run at a spot.
-enum Link {
-    Entry,
-    Run(Run),
-}
-
-/// Walks the chain, which goes from newer buckets to older ones, to the run of bucket `number`.
-#[inline]
-fn find_spot(arena: &super::arena::Arena, entry: Entry, side: Side, number: i64) -> Spot {
-    let (mut link, mut handle) = (Link::Entry, entry.head(side));
-    // A new run is as long as its neighbour in the chain: keys keep their pace.
-    let mut pace = 0;
-    while arena.is_live(handle) {
-        let bucket = arena.bucket_of(handle);
-        // SAFETY: a live handle of a chain leads to a run.
-        let run = unsafe { Run::at(arena.address(handle)) };
-        if bucket < number {
-            pace = run.len();
-            break;
-        }
-        if bucket == number {
-            if !run.is_full() {
-                return Spot { room: Room::Here(handle, run), link, older: 0 };
-            }
-            if run.capacity_log2() < CAPACITY_LOG2_MAX {
-                return Spot { room: Room::Grow(run), link, older: 0 };
-            }
-            pace = run.len();
-            break;
-        }
-        pace = run.len();
-        link = Link::Run(run);
-        handle = run.older();
-    }
-    let older = if arena.is_live(handle) { handle } else { 0 };
-    let capacity_log2 = pace.max(1).next_power_of_two().ilog2().min(CAPACITY_LOG2_MAX);
-    Spot { room: Room::New(capacity_log2), link, older }
-}
-
-/// Appends to `hits` the rows of a run with times in `[lo, hi]`.
-#[inline]
-fn collect_from_run(
-    run: Run,
-    lo: i64,
-    hi: i64,
-    now: u32,
-    filter: &super::Filter,
-    hits: &mut Vec<Hit>,
-    selected: &mut Vec<u32>,
-) {
-    const SHORT: usize = 4;
-    // Rows that were stored earlier are further behind `now`, modulo the range of the sequence.
-    let age_of = |row: usize| run.tag(row).wrapping_sub(now) & SEQUENCE_MASK;
-    let timestamps = run.timestamps();
-    if timestamps.len() <= SHORT {
-        for (row, &ts) in timestamps.iter().enumerate() {
-            if lo <= ts && ts <= hi {
-                hits.push(Hit { age: age_of(row), row: row as u32, run });
-            }
-        }
-        return;
-    }
-    selected.clear();
-    filter.select(timestamps, lo, hi, selected);
-    hits.extend(selected.iter().map(|&row| Hit { age: age_of(row as usize), row, run }));
-}
-
-/// Hands the partners of one event over; returns whether any matched.
-#[inline]
-fn hand_over<V: Visit>(hits: &[Hit], index: usize, pass: &mut Pass<'_>, visit: &mut V) -> bool {
-    let mut any = false;
-    for hit in hits {
-        let row = hit.row as usize;
-        let tag = hit.run.tag(row);
-        let partner = Partner {
-            ts: hit.run.ts(row),
-            row: hit.run.row(row, tag),
-            matched: tag & MATCHED != 0,
-        };
-        if !visit.partner(index, partner) {
-            continue;
-        }
-        any = true;
-        pass.stats.pairs += 1;
-        if tag & MATCHED == 0 {
-            hit.run.set_tag(row, tag | MATCHED);
-            pass.stats.partners_matched += u64::from(tag & LATE == 0);
-            pass.stats.late_partners_matched += u64::from(tag & LATE != 0);
-        }
-    }
-    any
 }

@@ -8,7 +8,7 @@
 
 use bumpalo::Bump;
 
-use super::arena::{Arena, CHUNK_NUMBERS, Chunk, Handle};
+use super::arena::{Arena, CHUNK_NUMBERS, Chunk, Handle, UNIT_BYTES};
 use super::run::{Word, run_bytes};
 
 /// Places of the direct-mapped ring.
@@ -28,12 +28,17 @@ pub(crate) struct Exhausted;
 /// One time slice of one side, and everything that dies with it.
 pub(crate) struct Bucket {
     number: i64,
+    /// Where the next run goes in the last chunk, as an address and as a handle, and its end.
+    cursor: *mut u8,
+    end: *mut u8,
+    handle: Handle,
     /// Chunks of runs; the last one is being filled.
     chunks: Vec<Chunk>,
     /// Bytes of rows that do not fit a word; the last one is being filled.
     bumps: Vec<Bump>,
     row_count: u64,
-    run_bytes: usize,
+    /// Bytes of runs in all chunks but the last.
+    full_bytes: usize,
 }
 
 /// The buckets of one side.
@@ -71,11 +76,13 @@ impl Ring {
         ts >> self.shift
     }
 
-    /// The chunk with `number`, if it is live.
-    pub(crate) fn live_chunk(&self, number: usize, arena: &Arena) -> Option<&Chunk> {
+    /// Where the chunk with `number` starts and how many bytes of it are in use, if it is live.
+    pub(crate) fn live_chunk(&self, number: usize, arena: &Arena) -> Option<(*mut u8, usize)> {
         let bucket = arena.bucket_of_chunk(number)?;
         let place = self.buckets.binary_search_by_key(&bucket, |bucket| bucket.number).ok()?;
-        self.buckets[place].chunks.iter().find(|chunk| usize::from(chunk.number) == number)
+        let bucket = &self.buckets[place];
+        let chunk = bucket.chunks.iter().position(|chunk| usize::from(chunk.number) == number)?;
+        Some((bucket.chunks[chunk].start(), bucket.used_of(chunk)))
     }
 
     pub(crate) fn row_count(&self) -> u64 {
@@ -105,16 +112,12 @@ impl Ring {
             Err(place) => {
                 let bytes = self
                     .bucket_bytes_expected
-                    .max(place.checked_sub(1).map_or(0, |older| self.buckets[older].run_bytes));
+                    .max(place.checked_sub(1).map_or(0, |older| self.buckets[older].run_bytes()));
                 // A quarter more than last time; the rest, if any, goes to further chunks.
                 let first = (bytes / 4).max(FIRST_CHUNK_BYTES_MIN);
                 let chunk = arena.take(first, number).ok_or(Exhausted)?;
-                let mut chunks = self.chunk_vec_pool.pop().unwrap_or_default();
-                chunks.push(chunk);
-                self.buckets.insert(
-                    place,
-                    Bucket { number, chunks, bumps: Vec::new(), row_count: 0, run_bytes: 0 },
-                );
+                let chunks = self.chunk_vec_pool.pop().unwrap_or_default();
+                self.buckets.insert(place, Bucket::new(number, chunks, chunk));
                 place
             }
         };
@@ -133,26 +136,28 @@ impl Ring {
     ) -> Result<(Handle, *mut u8), Exhausted> {
         let bytes = run_bytes(capacity_log2);
         let bucket = &mut self.buckets[place];
-        if let Some(found) = bucket.chunks.last_mut().and_then(|chunk| chunk.allocate(bytes)) {
-            bucket.run_bytes += bytes;
-            return Ok(found);
+        if bucket.cursor.wrapping_add(bytes) > bucket.end {
+            bucket.open_chunk(bytes, arena)?;
         }
-        bucket.allocate_in_new_chunk(bytes, arena)
+        let room = (bucket.handle, bucket.cursor);
+        bucket.cursor = bucket.cursor.wrapping_add(bytes);
+        bucket.handle += (bytes / UNIT_BYTES) as u32;
+        Ok(room)
     }
 
     /// Counts a row into the bucket at `place`, and keeps its bytes there when they do not fit a
     /// word.
     #[inline]
     pub(crate) fn keep_row(&mut self, place: usize, row: &[u8]) -> Word {
-        let word = match Word::in_place(row) {
+        self.row_count += 1;
+        self.buckets[place].row_count += 1;
+        match Word::in_place(row) {
             Some(word) => word,
             None => self.keep_long_row(place, row),
-        };
-        self.buckets[place].row_count += 1;
-        self.row_count += 1;
-        word
+        }
     }
 
+    #[inline(never)]
     fn keep_long_row(&mut self, place: usize, row: &[u8]) -> Word {
         let bucket = &mut self.buckets[place];
         if bucket.bumps.is_empty() {
@@ -189,7 +194,7 @@ impl Ring {
         self.bucket_bytes_expected = 0;
         for mut bucket in self.buckets.drain(..count) {
             rows += bucket.row_count;
-            self.bucket_bytes_expected = self.bucket_bytes_expected.max(bucket.run_bytes);
+            self.bucket_bytes_expected = self.bucket_bytes_expected.max(bucket.run_bytes());
             for chunk in bucket.chunks.drain(..) {
                 arena.give_back(&chunk);
             }
@@ -239,26 +244,69 @@ impl Ring {
 }
 
 impl Bucket {
-    #[cold]
-    #[inline(never)]
-    fn allocate_in_new_chunk(
-        &mut self,
-        bytes: usize,
-        arena: &mut Arena,
-    ) -> Result<(Handle, *mut u8), Exhausted> {
-        // Doubling keeps the number of chunks of a bucket small however large it grows.
-        let chunk_bytes = self.run_bytes.max(bytes);
-        let mut chunk = arena.take(chunk_bytes, self.number).ok_or(Exhausted)?;
-        let found = chunk.allocate(bytes).ok_or(Exhausted)?;
-        self.chunks.push(chunk);
-        self.run_bytes += bytes;
-        Ok(found)
+    fn new(number: i64, chunks: Vec<Chunk>, first: Chunk) -> Bucket {
+        let mut bucket = Bucket {
+            number,
+            cursor: std::ptr::null_mut(),
+            end: std::ptr::null_mut(),
+            handle: 0,
+            chunks,
+            bumps: Vec::new(),
+            row_count: 0,
+            full_bytes: 0,
+        };
+        bucket.fill(first);
+        bucket
     }
 
+    /// Puts further runs into `chunk`.
+    fn fill(&mut self, chunk: Chunk) {
+        self.cursor = chunk.start();
+        self.end = chunk.start().wrapping_add(chunk.bytes());
+        self.handle = chunk.first_handle();
+        self.chunks.push(chunk);
+    }
+
+    /// Bytes of runs in chunk `chunk`.
+    fn used_of(&self, chunk: usize) -> usize {
+        if chunk + 1 == self.chunks.len() {
+            self.cursor as usize - self.chunks[chunk].start() as usize
+        } else {
+            self.chunks[chunk].used
+        }
+    }
+
+    /// Bytes of runs.
+    fn run_bytes(&self) -> usize {
+        self.full_bytes + self.used_of(self.chunks.len() - 1)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_chunk(&mut self, bytes: usize, arena: &mut Arena) -> Result<(), Exhausted> {
+        // Doubling keeps the number of chunks of a bucket small however large it grows.
+        let chunk = arena.take(self.run_bytes().max(bytes), self.number).ok_or(Exhausted)?;
+        self.close_chunk();
+        self.fill(chunk);
+        Ok(())
+    }
+
+    fn close_chunk(&mut self) {
+        let last = self.chunks.len() - 1;
+        self.chunks[last].used = self.used_of(last);
+        self.full_bytes += self.chunks[last].used;
+    }
+
+    /// Takes over everything of a neighbour, whose last chunk is filled from here on.
     fn absorb(&mut self, other: Bucket) {
+        self.close_chunk();
         self.row_count += other.row_count;
-        self.run_bytes += other.run_bytes;
+        self.full_bytes += other.full_bytes;
+        (self.cursor, self.end, self.handle) = (other.cursor, other.end, other.handle);
         self.chunks.extend(other.chunks);
         self.bumps.extend(other.bumps);
     }
 }
+
+// SAFETY: the pointers lead into the bucket's own chunks.
+unsafe impl Send for Bucket {}

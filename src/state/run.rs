@@ -118,6 +118,28 @@ impl Run {
         run
     }
 
+    /// Makes a run of one row and no room for more.
+    ///
+    /// # Safety
+    /// As for [`create`](Self::create) with a capacity of one.
+    #[inline]
+    pub(crate) unsafe fn create_single(
+        address: *mut u8,
+        rest: u32,
+        older: u32,
+        ts: i64,
+        word: Word,
+        tag: u32,
+    ) {
+        let header = [rest, older, 1 << LEN_SHIFT, tag | word.flag];
+        // SAFETY: 32 bytes from `address` on are the run's, aligned to 16.
+        unsafe {
+            address.cast::<[u32; 4]>().write(header);
+            address.add(HEADER).cast::<i64>().write(ts);
+            address.add(HEADER + 8).cast::<u64>().write(word.bits);
+        }
+    }
+
     #[inline]
     fn word32(self, offset: usize) -> u32 {
         // SAFETY: the header is within the run (contract of `at` and `create`) and aligned.
@@ -241,27 +263,19 @@ impl Run {
         }
     }
 
-    /// Asks for the lines that the next [`push`](Self::push) writes.
-    #[inline]
-    pub(crate) fn prefetch_end(self) {
-        let len = self.len() & ((1 << self.capacity_log2()) - 1);
-        prefetch(self.ts_pointer().wrapping_add(len));
-        prefetch(self.word_pointer(len));
-        prefetch(self.tag_pointer(len));
-    }
-
     /// Appends a row. The run must not be full.
     #[inline]
     pub(crate) fn push(self, ts: i64, word: Word, tag: u32) {
-        let len = self.len();
         debug_assert!(!self.is_full());
+        let len = self.len();
+        let (word_at, tag_at) = (self.word_pointer(len), self.tag_pointer(len));
+        self.set_word32(8, self.word32(8) + (1 << LEN_SHIFT));
         // SAFETY: `len` is under the capacity, so all three places are within the run.
         unsafe {
             *self.ts_pointer().add(len) = ts;
-            *self.word_pointer(len) = word.bits;
-            *self.tag_pointer(len) = tag | word.flag;
+            *word_at = word.bits;
+            *tag_at = tag | word.flag;
         }
-        self.set_word32(8, self.word32(8) + (1 << LEN_SHIFT));
     }
 
     /// Appends all rows of `other`; there must be room.

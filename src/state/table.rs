@@ -19,7 +19,7 @@ const _: () = assert!(size_of::<Line>() == 64);
 
 /// One cache line of the table.
 #[repr(C, align(64))]
-pub(crate) struct Line {
+pub(super) struct Line {
     pub(super) tags: [u32; LINE_KEYS],
     pub(super) heads: [[Handle; LINE_KEYS]; 2],
     pub(super) overflow: u32,
@@ -33,25 +33,25 @@ pub(super) struct Taken {
 }
 
 /// The handles of both sides say which entries are live.
-pub(crate) type Arenas = [Arena; 2];
+pub(super) type Arenas = [Arena; 2];
 
 /// An entry: a line and a place in it. Valid until the table grows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(super) struct Entry {
     pub(super) line: NonNull<Line>,
     pub(super) place: u32,
 }
 
 impl Entry {
     #[inline]
-    pub(crate) fn head(self, side: Side) -> Handle {
+    pub(super) fn head(self, side: Side) -> Handle {
         // SAFETY: the line is part of the table, which outlives the entry and lends out no
         // references to its lines; `place` is under LINE_KEYS.
         unsafe { (*self.line.as_ptr()).heads[side.index()][self.place as usize] }
     }
 
     #[inline]
-    pub(crate) fn set_head(self, side: Side, handle: Handle) {
+    pub(super) fn set_head(self, side: Side, handle: Handle) {
         // SAFETY: as in `head`; the index is used by one thread.
         unsafe { (*self.line.as_ptr()).heads[side.index()][self.place as usize] = handle }
     }
@@ -67,7 +67,7 @@ impl Entry {
 }
 
 /// What a look in the index found.
-pub(crate) enum Found {
+pub(super) enum Found {
     /// An entry with the key's tag that is live; its runs tell whether it is the key.
     Candidate(Entry),
     /// No entry: the key has no live row on either side.
@@ -103,6 +103,12 @@ impl Line {
             live |= u32::from(self.is_live(place, arenas)) << place;
         }
         live
+    }
+
+    /// The first place whose entry is dead.
+    #[inline]
+    pub(super) fn first_free(&self, arenas: &Arenas) -> Option<u32> {
+        (0..LINE_KEYS as u32).find(|&place| !self.is_live(place as usize, arenas))
     }
 
     #[inline]
@@ -149,15 +155,15 @@ impl Table {
 
     /// Finds a place for an entry of `home` that holds no live entry.
     pub(super) fn claim(&self, home: usize, arenas: &Arenas) -> Option<Entry> {
-        for (displacement, pointer) in self.lines_from(home, OVERFLOW_MAX).enumerate() {
+        for (displacement, line) in self.lines_from(home, OVERFLOW_MAX).enumerate() {
             // SAFETY: a line of the table, used by one thread, no exclusive reference held.
-            let live = unsafe { pointer.as_ref() }.live_places(arenas);
-            let place = (!live).trailing_zeros();
-            if place < LINE_KEYS as u32 {
-                // SAFETY: as above; one reference at a time.
-                let home_line = unsafe { self.line(home).as_mut() };
-                home_line.overflow = home_line.overflow.max(displacement as u32);
-                return Some(Entry { line: pointer, place });
+            if let Some(place) = unsafe { line.as_ref() }.first_free(arenas) {
+                if displacement > 0 {
+                    // SAFETY: as above; one reference at a time.
+                    let overflow = unsafe { &mut self.line(home).as_mut().overflow };
+                    *overflow = (*overflow).max(displacement as u32);
+                }
+                return Some(Entry { line, place });
             }
         }
         None
@@ -199,16 +205,19 @@ impl Table {
     }
 
     /// Copies every live entry whose home is `home` out, wherever it stands, and makes the line
-    /// `home` as new. Entries of `home` beyond it are left behind dead.
-    pub(super) fn take_out(&mut self, home: usize, taken: &mut [Taken], arenas: &Arenas) -> usize {
+    /// `home` as new. All homes before it must have been taken out: what is left in its line is its
+    /// own, and only lines beyond it hold entries of others.
+    pub(super) fn take_out(&self, home: usize, taken: &mut [Taken], arenas: &Arenas) -> usize {
         let mut taken_len = 0;
+        let home_line = self.line(home);
         // SAFETY: a line of the table, used by one thread, no reference held.
-        let reach = unsafe { self.line(home).as_ref() }.overflow as usize;
-        for pointer in self.lines_from(home, reach) {
+        let reach = unsafe { home_line.as_ref() }.overflow as usize;
+        for (displacement, line) in self.lines_from(home, reach).enumerate() {
             // SAFETY: as above.
-            let line = unsafe { &mut *pointer.as_ptr() };
+            let line = unsafe { &mut *line.as_ptr() };
             for place in 0..LINE_KEYS {
-                if line.is_live(place, arenas) && self.home_of(line.tags[place]) == home {
+                let is_ours = displacement == 0 || self.home_of(line.tags[place]) == home;
+                if is_ours && line.is_live(place, arenas) {
                     let heads = [line.heads[0][place], line.heads[1][place]];
                     taken[taken_len] = Taken { tag: line.tags[place], heads };
                     taken_len += 1;
@@ -217,7 +226,7 @@ impl Table {
             }
         }
         // SAFETY: as above; all zeros is an empty line.
-        unsafe { self.line(home).write_bytes(0, 1) };
+        unsafe { home_line.write_bytes(0, 1) };
         taken_len
     }
 }

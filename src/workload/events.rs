@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::event::{EventBatch, Key, KeyHasher, Side};
-use crate::time::{Timestamp, WATERMARK_START};
+use crate::event::{EventBatch, KeyHasher, Side};
+use crate::time::WATERMARK_START;
 use crate::workload::random::mix;
 use crate::workload::{Arrivals, DISORDER_MS, Workload};
 
@@ -64,14 +64,11 @@ impl SideEvents {
         range: Range<usize>,
     ) {
         batch.reset(side, 0, Default::default());
-        let keys = &self.keys[range.clone()];
-        let times = &self.ts[range.clone()];
-        for ((&key, &ts), &id) in keys.iter().zip(times).zip(&self.ids[range]) {
-            let ts = Timestamp::new(ts).unwrap_or(Timestamp::MIN);
-            let pushed = batch.push(hasher, Key::Int(key), ts, &u64::from(id).to_le_bytes());
-            // Integer keys and 8-byte rows in batches of bounded length: nothing to refuse.
-            debug_assert!(pushed.is_ok());
-        }
+        let (keys, ts) = (&self.keys[range.clone()], &self.ts[range.clone()]);
+        let rows = self.ids[range].iter().map(|&id| u64::from(id).to_le_bytes());
+        let pushed = batch.push_ints(hasher, keys, ts, rows);
+        // Integer keys and 8-byte rows in batches of bounded length: nothing to refuse.
+        debug_assert!(pushed.is_ok());
     }
 }
 
