@@ -140,7 +140,7 @@ impl EventBatch {
     }
 
     /// One event, as a sink sees it.
-    #[inline]
+    #[inline(always)]
     pub fn event(&self, index: usize, hasher: &KeyHasher) -> Event<'_> {
         let stored = self.stored_row(index);
         let (key, row) = match (self.kind, hasher.kind()) {

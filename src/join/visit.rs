@@ -11,9 +11,6 @@ pub(super) struct PairVisit<'a, E> {
     hasher: &'a KeyHasher,
     batch: &'a EventBatch,
     out: &'a mut E,
-    /// The event of the batch whose partners are coming, to be made once for all of them.
-    current: usize,
-    event: Event<'a>,
     /// The left event of the batch that a semi join has handed out last.
     handed_out: Option<usize>,
     singles: [u64; 2],
@@ -26,9 +23,7 @@ impl<'a, E: Emit> PairVisit<'a, E> {
         batch: &'a EventBatch,
         out: &'a mut E,
     ) -> Self {
-        let event = Event { key: Key::Null, ts: 0, row: &[] };
-        let (current, handed_out) = (usize::MAX, None);
-        PairVisit { kind, hasher, batch, out, current, event, handed_out, singles: [0; 2] }
+        PairVisit { kind, hasher, batch, out, handed_out: None, singles: [0; 2] }
     }
 
     /// Rows that came out by themselves, by side.
@@ -45,11 +40,7 @@ impl<'a, E: Emit> PairVisit<'a, E> {
 
     #[inline]
     fn pair(&mut self, index: usize, partner: Partner<'_>) {
-        if self.current != index {
-            self.current = index;
-            self.event = self.batch.event(index, self.hasher);
-        }
-        let own = self.event;
+        let own = self.batch.event(index, self.hasher);
         let row = match own.key {
             Key::Bytes(_) => split_keyed_row(partner.row).1,
             _ => partner.row,

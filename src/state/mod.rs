@@ -41,6 +41,7 @@ pub use probe::{BatchStats, Class, Partner, Probe, Visit};
 use crate::event::Side;
 use crate::time::Interval;
 use arena::Arena;
+use chain::Walks;
 use clean::Cleaner;
 use expiry::Expiry;
 use index::Index;
@@ -93,6 +94,8 @@ pub struct State {
     /// Events that ever arrived: the order of arrival over both sides.
     arrivals: u64,
     cleaner: Cleaner,
+    /// By side: what probes of its chains have cost.
+    walks: [Walks; 2],
     /// `None` only while it is lent to `join_batch`.
     scratch: Option<Scratch>,
 }
@@ -110,6 +113,7 @@ impl State {
             sequences: [0; 2],
             arrivals: 0,
             cleaner: Cleaner::new(),
+            walks: [Walks::default(); 2],
             scratch: Some(Scratch::new()),
         }
     }
@@ -133,8 +137,9 @@ impl State {
     }
 
     fn widen_and_clean(&mut self) {
-        for (ring, arena) in self.rings.iter_mut().zip(&mut self.arenas) {
-            ring.widen_if_crowded(arena);
+        for side in Side::BOTH {
+            self.widen_if_walks_are_long(side);
+            self.rings[side.index()].widen_if_crowded(&mut self.arenas[side.index()]);
         }
         self.clean_step();
     }

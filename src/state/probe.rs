@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use super::chain::{Hits, collect, hand_over};
+use super::chain::Hits;
 use super::run::{Run, key_rest, prefetch};
 use super::table::{Entry, Found, Line};
 use super::{State, StateFull};
@@ -212,8 +212,8 @@ impl State {
                 if self.arenas[other.index()].is_live(head) {
                     let (lo, hi) = pass.probe.interval.range(pass.ts(index));
                     let lo = lo.max(pass.probe.partner_floor);
-                    collect(self, other, head, (lo, hi), &mut scratch.hits);
-                    matched = hand_over(&scratch.hits, index, pass, visit);
+                    let hits = &mut scratch.hits;
+                    matched = self.probe_chain(head, (lo, hi), hits, index, pass, visit);
                 }
             }
             self.store(index, entry, matched, pass, visit)?;

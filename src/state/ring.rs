@@ -85,6 +85,10 @@ impl Ring {
         Some((bucket.chunks[chunk].start(), bucket.used_of(chunk)))
     }
 
+    pub(crate) fn bucket_count(&self) -> usize {
+        self.buckets.len()
+    }
+
     pub(crate) fn row_count(&self) -> u64 {
         self.row_count
     }
@@ -225,8 +229,9 @@ impl Ring {
         }
     }
 
+    /// Makes all buckets twice as wide.
     #[cold]
-    fn widen(&mut self, arena: &mut Arena) {
+    pub(crate) fn widen(&mut self, arena: &mut Arena) {
         self.shift += 1;
         let mut wider: Vec<Bucket> = Vec::with_capacity(self.buckets.len());
         for mut bucket in self.buckets.drain(..) {
