@@ -1,18 +1,21 @@
 //! What becomes of the partners that state finds: pairs, semi rows, rows that are over at once.
 
-use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
-use crate::join::interval::event_of;
+use crate::event::{Event, EventBatch, Key, KeyHasher, Side, split_keyed_row};
 use crate::join::{Emit, JoinKind};
 use crate::state::{Partner, Visit};
 
 /// Turns partners of one batch into results of a join of some kind.
 pub(super) struct PairVisit<'a, E> {
     kind: JoinKind,
+    emits_pairs: bool,
+    side: Side,
     hasher: &'a KeyHasher,
     batch: &'a EventBatch,
     out: &'a mut E,
-    /// The left event of the batch that a semi join has handed out last.
-    handed_out: Option<usize>,
+    /// The event whose partners are coming.
+    event: Event<'a>,
+    /// Whether a semi join has handed it out already.
+    is_out: bool,
     singles: [u64; 2],
 }
 
@@ -23,7 +26,17 @@ impl<'a, E: Emit> PairVisit<'a, E> {
         batch: &'a EventBatch,
         out: &'a mut E,
     ) -> Self {
-        PairVisit { kind, hasher, batch, out, handed_out: None, singles: [0; 2] }
+        PairVisit {
+            kind,
+            emits_pairs: kind.emits_pairs(),
+            side: batch.side(),
+            hasher,
+            batch,
+            out,
+            event: Event { key: Key::Null, ts: 0, row: &[] },
+            is_out: false,
+            singles: [0; 2],
+        }
     }
 
     /// Rows that came out by themselves, by side.
@@ -31,38 +44,15 @@ impl<'a, E: Emit> PairVisit<'a, E> {
         self.singles
     }
 
-    /// Keys of bytes are only known by their hash so far.
-    #[inline]
-    fn is_same_key(&self, index: usize, partner: &Partner<'_>) -> bool {
-        self.hasher.kind() == KeyKind::Int
-            || split_keyed_row(self.batch.stored_row(index)).0 == split_keyed_row(partner.row).0
-    }
-
-    #[inline]
-    fn pair(&mut self, index: usize, partner: Partner<'_>) {
-        let own = self.batch.event(index, self.hasher);
-        let row = match own.key {
-            Key::Bytes(_) => split_keyed_row(partner.row).1,
-            _ => partner.row,
-        };
-        let partner = Event { key: own.key, ts: partner.ts, row };
-        match self.batch.side() {
-            Side::Left => self.out.pair(own, partner),
-            Side::Right => self.out.pair(partner, own),
-        }
-    }
-
     /// A left row comes out at its first match, whichever of the two events came second.
-    fn semi(&mut self, index: usize, partner: Partner<'_>) {
-        let event = match self.batch.side() {
-            Side::Left if self.handed_out == Some(index) => return,
-            Side::Left => {
-                self.handed_out = Some(index);
-                self.batch.event(index, self.hasher)
-            }
-            Side::Right if partner.matched => return,
-            Side::Right => event_of(self.hasher, self.batch.keys()[index], partner.ts, partner.row),
+    fn semi(&mut self, partner: Event<'_>, was_matched: bool) {
+        let event = match self.side {
+            Side::Left if self.is_out => return,
+            Side::Left => self.event,
+            Side::Right if was_matched => return,
+            Side::Right => partner,
         };
+        self.is_out = true;
         self.singles[Side::Left.index()] += 1;
         self.out.single(Side::Left, event);
     }
@@ -70,23 +60,39 @@ impl<'a, E: Emit> PairVisit<'a, E> {
 
 impl<E: Emit> Visit for PairVisit<'_, E> {
     #[inline]
-    fn partner(&mut self, index: usize, partner: Partner<'_>) -> bool {
-        if !self.is_same_key(index, &partner) {
-            return false;
+    fn begin(&mut self, index: usize) {
+        self.event = self.batch.event(index, self.hasher);
+        self.is_out = false;
+    }
+
+    #[inline]
+    fn partner(&mut self, partner: Partner<'_>) -> bool {
+        let own = self.event;
+        let mut row = partner.row;
+        if let Key::Bytes(own_key) = own.key {
+            // Keys of bytes are only known by their hash so far.
+            let (key, rest) = split_keyed_row(row);
+            if key != own_key {
+                return false;
+            }
+            row = rest;
         }
-        if self.kind.emits_pairs() {
-            self.pair(index, partner);
+        let event = Event { key: own.key, ts: partner.ts, row };
+        if self.emits_pairs {
+            match self.side {
+                Side::Left => self.out.pair(own, event),
+                Side::Right => self.out.pair(event, own),
+            }
         } else if self.kind == JoinKind::Semi {
-            self.semi(index, partner);
+            self.semi(event, partner.matched);
         }
         true
     }
 
     fn over(&mut self, index: usize) {
-        let side = self.batch.side();
-        if self.kind.emits_unmatched(side) {
-            self.singles[side.index()] += 1;
-            self.out.single(side, self.batch.event(index, self.hasher));
+        if self.kind.emits_unmatched(self.side) {
+            self.singles[self.side.index()] += 1;
+            self.out.single(self.side, self.batch.event(index, self.hasher));
         }
     }
 }

@@ -12,14 +12,18 @@ use std::ptr::{self, NonNull};
 
 /// Handles count in units of so many bytes.
 pub(crate) const UNIT_BYTES: usize = 16;
-const UNIT_BITS: u32 = 21;
+pub(super) const PLACE_BITS: u32 = 21;
+pub(super) const PLACE_MASK: Handle = (1 << PLACE_BITS) - 1;
 /// Chunk numbers there are; 0 is nobody's, so that handle 0 means "none".
-pub(crate) const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
+pub(crate) const CHUNK_NUMBERS: usize = 1 << (32 - PLACE_BITS);
+
+/// The number of no chunk: handles with it name directories (`directory.rs`) and count as live.
+pub(super) const DIRECTORY_CHUNK: usize = CHUNK_NUMBERS - 1;
 
 /// The smallest chunk: a page.
 const CHUNK_BYTES_MIN: usize = 4096;
 /// The largest: what a handle's place reaches.
-pub(crate) const CHUNK_BYTES_MAX: usize = UNIT_BYTES << UNIT_BITS;
+pub(crate) const CHUNK_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
 const CLASS_COUNT: usize = (CHUNK_BYTES_MAX / CHUNK_BYTES_MIN).ilog2() as usize + 1;
 /// Chunks from this size on are aligned to it and ask for huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -35,7 +39,7 @@ pub(crate) type Handle = u32;
 /// The chunk number of a handle.
 #[inline]
 pub(crate) fn chunk_of(handle: Handle) -> usize {
-    (handle >> UNIT_BITS) as usize
+    (handle >> PLACE_BITS) as usize
 }
 
 /// A piece of memory with a number while it is in use.
@@ -58,7 +62,7 @@ impl Chunk {
 
     /// The handle of its start; places go up by one each [`UNIT_BYTES`].
     pub(crate) fn first_handle(&self) -> Handle {
-        u32::from(self.number) << UNIT_BITS
+        u32::from(self.number) << PLACE_BITS
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -86,11 +90,13 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub(crate) fn new() -> Arena {
+        let mut live = Box::new([false; CHUNK_NUMBERS]);
+        live[DIRECTORY_CHUNK] = true;
         Arena {
-            live: Box::new([false; CHUNK_NUMBERS]),
+            live,
             bases: Box::new([ptr::null_mut(); CHUNK_NUMBERS]),
             buckets: Box::new([0; CHUNK_NUMBERS]),
-            free_numbers: (1..CHUNK_NUMBERS as u16).collect(),
+            free_numbers: (1..DIRECTORY_CHUNK as u16).collect(),
             retired: Vec::with_capacity(CHUNK_NUMBERS),
             in_round: Vec::with_capacity(CHUNK_NUMBERS),
             pool: [const { Vec::new() }; CLASS_COUNT],
@@ -119,7 +125,7 @@ impl Arena {
     /// The address of a live handle.
     #[inline]
     pub(crate) fn address(&self, handle: Handle) -> *mut u8 {
-        let offset = (handle as usize & ((1 << UNIT_BITS) - 1)) * UNIT_BYTES;
+        let offset = ((handle & PLACE_MASK) as usize) * UNIT_BYTES;
         self.bases[chunk_of(handle)].wrapping_add(offset)
     }
 
@@ -133,7 +139,7 @@ impl Arena {
     }
 
     pub(crate) fn live_number_count(&self) -> usize {
-        CHUNK_NUMBERS - 1 - self.free_numbers.len() - self.retired.len() - self.in_round.len()
+        CHUNK_NUMBERS - 2 - self.free_numbers.len() - self.retired.len() - self.in_round.len()
     }
 
     /// A chunk of at least `bytes` for `bucket`; `None` when no number is free.

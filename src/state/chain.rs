@@ -1,7 +1,9 @@
 //! The chain of a key's runs, newest bucket first: what a probe finds in it, where a row goes.
 
+use super::Filter;
 use super::State;
-use super::arena::{Arena, Handle};
+use super::arena::Handle;
+use super::directory::{RUNS_WALKED_MAX, is_directory};
 use super::probe::{Partner, Pass, Visit};
 use super::run::{CAPACITY_LOG2_MAX, LATE, MATCHED, Run, SEQUENCE_MASK};
 use super::table::Entry;
@@ -39,12 +41,12 @@ pub(super) struct Walks {
 }
 
 impl State {
-    /// Hands the rows of the chain from `head`, which is live, with times in `range` to `visit`, in
-    /// the order in which they were stored. Returns whether any matched.
+    /// Hands the other side's rows of an entry, whose head there is live, with times in `[lo, hi]` to
+    /// `visit`, in the order in which they were stored. Returns whether any matched.
     #[inline]
     pub(super) fn probe_chain<V: Visit>(
         &mut self,
-        head: Handle,
+        entry: Entry,
         (lo, hi): (i64, i64),
         hits: &mut Hits,
         index: usize,
@@ -53,38 +55,74 @@ impl State {
     ) -> bool {
         let other = pass.side.other();
         let arena = &self.arenas[other.index()];
+        let head = entry.head(other);
+        if is_directory(head) {
+            self.collect_by_bucket(other, head, (lo, hi), hits);
+            return self.hand_over_found(hits, index, pass, visit);
+        }
         // SAFETY: a live handle of a chain leads to a run.
         let run = unsafe { Run::at(arena.address(head)) };
         if run.len() == 1 && !arena.is_live(run.older()) {
             // One row is what most keys have, and then there is no order to keep.
             let ts = run.ts(0);
-            return lo <= ts && ts <= hi && hand_over(run, &[0], index, pass, visit);
+            if ts < lo || hi < ts {
+                return false;
+            }
+            visit.begin(index);
+            return hand_over(run, &[0], pass, visit);
         }
-        self.collect(other, head, (lo, hi), hits);
+        let walked = self.collect(other, head, (lo, hi), hits);
+        if walked > RUNS_WALKED_MAX {
+            self.make_directory(other, entry);
+        }
+        self.hand_over_found(hits, index, pass, visit)
+    }
+
+    /// Puts the pieces found in order and hands them over.
+    #[inline]
+    fn hand_over_found<V: Visit>(
+        &self,
+        hits: &mut Hits,
+        index: usize,
+        pass: &mut Pass<'_>,
+        visit: &mut V,
+    ) -> bool {
         let pieces = match &hits.found[..] {
             [] => return false,
             [_] => &hits.found,
             _ => {
-                hits.order(self.sequences[other.index()]);
+                hits.order(self.sequences[pass.side.other().index()]);
                 &hits.ordered
             }
         };
+        visit.begin(index);
         let mut any = false;
         for piece in pieces {
             let rows = &hits.selected[piece.from..piece.to];
-            any |= hand_over(piece.run, rows, index, pass, visit);
+            any |= hand_over(piece.run, rows, pass, visit);
         }
         any
     }
 
-    /// Collects the rows of a chain with times in `[lo, hi]`, run by run.
-    fn collect(&mut self, side: Side, head: Handle, (lo, hi): (i64, i64), hits: &mut Hits) {
-        hits.selected.clear();
-        hits.found.clear();
+    /// Names the runs of an entry's side by a directory from here on.
+    #[cold]
+    pub(super) fn make_directory(&mut self, side: Side, entry: Entry) {
+        let (directories, arena) =
+            (&mut self.directories[side.index()], &self.arenas[side.index()]);
+        if let Some(head) = directories.build(entry.head(side), arena) {
+            entry.set_head(side, head);
+        }
+    }
+
+    /// Collects the rows of a chain with times in `[lo, hi]`, run by run; returns how many runs it
+    /// walked over.
+    fn collect(&mut self, side: Side, head: Handle, (lo, hi): (i64, i64), hits: &mut Hits) -> u32 {
+        hits.clear();
         let arena = &self.arenas[side.index()];
         let ring = &self.rings[side.index()];
         let (first, last) = (ring.number_of(lo), ring.number_of(hi));
         let walks = &mut self.walks[side.index()];
+        let runs_before = walks.runs;
         walks.probes += 1;
         let mut handle = head;
         while arena.is_live(handle) {
@@ -97,47 +135,95 @@ impl State {
             handle = run.older();
             walks.runs += 1;
             walks.rows += run.len() as u64;
-            if bucket > last {
-                continue;
-            }
-            let from = hits.selected.len();
-            let timestamps = run.timestamps();
-            if timestamps.len() <= SHORT {
-                let inside = |&(_, &ts): &(usize, &i64)| lo <= ts && ts <= hi;
-                let rows = timestamps.iter().enumerate().filter(inside);
-                hits.selected.extend(rows.map(|(row, _)| row as u32));
-            } else {
-                self.filter.select(timestamps, lo, hi, &mut hits.selected);
-            }
-            let to = hits.selected.len();
-            if from < to {
-                hits.found.push(Piece { run, from, to });
+            if bucket <= last {
+                hits.select(run, (lo, hi), &self.filter);
             }
         }
         walks.hits += hits.selected.len() as u64;
+        walks.runs - runs_before
+    }
+
+    /// Collects the rows of a directory's runs with times in `[lo, hi]`, newest bucket first.
+    fn collect_by_bucket(
+        &mut self,
+        side: Side,
+        head: Handle,
+        (lo, hi): (i64, i64),
+        hits: &mut Hits,
+    ) {
+        hits.clear();
+        let arena = &self.arenas[side.index()];
+        let ring = &self.rings[side.index()];
+        let directory = self.directories[side.index()].get(head);
+        let Some(newest) = directory.newest(arena) else { return };
+        let first = ring.number_of(lo);
+        let last = ring.number_of(hi).min(arena.bucket_of(newest));
+        let mut select = |bucket_run: Handle| {
+            let mut handle = bucket_run;
+            while arena.is_live(handle) {
+                // SAFETY: a live handle of a chain leads to a run.
+                let run = unsafe { Run::at(arena.address(handle)) };
+                hits.select(run, (lo, hi), &self.filter);
+                handle = run.older();
+            }
+        };
+        if last.saturating_sub(first) <= directory.cell_count() as i64 {
+            let runs = (first..=last).rev().filter_map(|bucket| directory.find(bucket, arena));
+            runs.for_each(select);
+        } else {
+            let is_inside = |run: &Handle| (first..=last).contains(&arena.bucket_of(*run));
+            directory.runs(arena).filter(is_inside).for_each(&mut select);
+        }
     }
 
     /// Makes a side's buckets wider when its probes cross many short runs, or runs that they want
-    /// most of: keys are sparser, or events less in order, than the interval alone lets expect.
-    pub(super) fn widen_if_walks_are_long(&mut self, side: Side) {
+    /// most of: keys are sparser, or events less in order, than the interval alone lets expect. Returns whether it did.
+    pub(super) fn widen_if_walks_are_long(&mut self, side: Side) -> bool {
         const PROBES_JUDGED: u32 = 4096;
-        const BUCKETS_LEAST: usize = 4;
+        const BUCKETS_LEAST: usize = 3;
         let walks = self.walks[side.index()];
         if walks.probes < PROBES_JUDGED {
-            return;
+            return false;
         }
         self.walks[side.index()] = Walks::default();
         let is_long = walks.runs > 2 * walks.probes;
         let is_short_runs = walks.rows < 8 * u64::from(walks.runs);
         let is_wanted = walks.hits * 8 >= walks.rows;
         let ring = &mut self.rings[side.index()];
-        if is_long && (is_short_runs || is_wanted) && ring.bucket_count() > BUCKETS_LEAST {
+        let pays = is_long && (is_short_runs || is_wanted) && ring.bucket_count() > BUCKETS_LEAST;
+        if pays {
             ring.widen(&mut self.arenas[side.index()]);
         }
+        pays
     }
 }
 
 impl Hits {
+    fn clear(&mut self) {
+        self.selected.clear();
+        self.found.clear();
+    }
+
+    /// Selects the rows of a run with times in `[lo, hi]`.
+    #[inline]
+    fn select(&mut self, run: Run, (lo, hi): (i64, i64), filter: &Filter) {
+        let from = self.selected.len();
+        let timestamps = run.timestamps();
+        if timestamps.len() <= SHORT {
+            for (row, &ts) in timestamps.iter().enumerate() {
+                if lo <= ts && ts <= hi {
+                    self.selected.push(row as u32);
+                }
+            }
+        } else {
+            filter.select(timestamps, lo, hi, &mut self.selected);
+        }
+        let to = self.selected.len();
+        if from < to {
+            self.found.push(Piece { run, from, to });
+        }
+    }
+
     /// Merges the pieces by the order in which rows were stored. `now` is the next row's place.
     fn order(&mut self, now: u32) {
         let Hits { selected, found, ordered } = self;
@@ -180,22 +266,16 @@ impl Hits {
     }
 }
 
-/// Hands rows of one run over as partners of event `index`; returns whether any matched.
+/// Hands rows of one run over as partners of the current event; returns whether any matched.
 #[inline]
-fn hand_over<V: Visit>(
-    run: Run,
-    rows: &[u32],
-    index: usize,
-    pass: &mut Pass<'_>,
-    visit: &mut V,
-) -> bool {
+fn hand_over<V: Visit>(run: Run, rows: &[u32], pass: &mut Pass<'_>, visit: &mut V) -> bool {
     let mut pairs = 0;
     for &row in rows {
         let row = row as usize;
         let tag = run.tag(row);
         let matched = tag & MATCHED != 0;
         let partner = Partner { ts: run.ts(row), row: run.row(row, tag), matched };
-        if !visit.partner(index, partner) {
+        if !visit.partner(partner) {
             continue;
         }
         pairs += 1;
@@ -226,33 +306,78 @@ pub(super) enum Link {
     Entry,
     /// The next newer run.
     Run(Run),
+    /// The key's directory.
+    Directory,
 }
 
-/// Walks the chain, which goes from newer buckets to older ones, to the run of bucket `number`.
+/// Finds the run of bucket `number` in a key's chain or directory. Returns how many runs it walked
+/// over as well.
 #[inline]
-pub(super) fn find_spot(arena: &Arena, entry: Entry, side: Side, number: i64) -> Spot {
-    let (mut link, mut handle) = (Link::Entry, entry.head(side));
+pub(super) fn find_spot(state: &State, entry: Entry, side: Side, number: i64) -> (Spot, u32) {
+    let arena = &state.arenas[side.index()];
+    let head = entry.head(side);
+    if is_directory(head) {
+        return (find_spot_by_bucket(state, head, side, number), 0);
+    }
+    let (mut link, mut handle, mut walked) = (Link::Entry, head, 0);
     // A new run is as long as its neighbour in the chain: keys keep their pace.
     let mut pace = 0;
     while arena.is_live(handle) {
         let bucket = arena.bucket_of(handle);
         // SAFETY: a live handle of a chain leads to a run.
         let run = unsafe { Run::at(arena.address(handle)) };
-        if bucket <= number {
-            if bucket == number && !run.is_full() {
-                return Spot::Here(handle, run);
-            }
-            if bucket == number && run.capacity_log2() < CAPACITY_LOG2_MAX {
-                return Spot::Grow(run, link);
-            }
-            pace = run.len();
-            break;
+        if bucket == number
+            && let Some(spot) = spot_in(handle, run, link)
+        {
+            return (spot, walked);
         }
         pace = run.len();
+        if bucket <= number {
+            break;
+        }
         link = Link::Run(run);
         handle = run.older();
+        walked += 1;
     }
     let older = if arena.is_live(handle) { handle } else { 0 };
-    let capacity_log2 = pace.max(1).next_power_of_two().ilog2().min(CAPACITY_LOG2_MAX);
-    Spot::New { capacity_log2, link, older }
+    (Spot::New { capacity_log2: capacity_for(pace), link, older }, walked)
+}
+
+#[inline(never)]
+fn find_spot_by_bucket(state: &State, head: Handle, side: Side, number: i64) -> Spot {
+    let arena = &state.arenas[side.index()];
+    let directory = state.directories[side.index()].get(head);
+    // SAFETY (both blocks): live handles of a directory lead to runs.
+    let older = match directory.find(number, arena) {
+        Some(handle) => {
+            // SAFETY: see above.
+            let run = unsafe { Run::at(arena.address(handle)) };
+            if let Some(spot) = spot_in(handle, run, Link::Directory) {
+                return spot;
+            }
+            handle
+        }
+        None => 0,
+    };
+    // SAFETY: see above.
+    let pace =
+        directory.newest(arena).map_or(1, |newest| unsafe { Run::at(arena.address(newest)) }.len());
+    Spot::New { capacity_log2: capacity_for(pace), link: Link::Directory, older }
+}
+
+/// The place of a row in a run of its bucket, unless the run is full and as long as runs get.
+#[inline]
+fn spot_in(handle: Handle, run: Run, link: Link) -> Option<Spot> {
+    if !run.is_full() {
+        Some(Spot::Here(handle, run))
+    } else if run.capacity_log2() < CAPACITY_LOG2_MAX {
+        Some(Spot::Grow(run, link))
+    } else {
+        None
+    }
+}
+
+#[inline]
+fn capacity_for(pace: usize) -> u32 {
+    pace.max(1).next_power_of_two().ilog2().min(CAPACITY_LOG2_MAX)
 }

@@ -6,7 +6,8 @@
 //! of the numbers are used up, so it has many thousands of batches to end in.
 
 use super::State;
-use super::arena::{Arena, CHUNK_NUMBERS};
+use super::arena::{Arena, CHUNK_NUMBERS, DIRECTORY_CHUNK, Handle};
+use super::directory::{Directories, is_directory};
 use super::index::Index;
 use super::ring::Ring;
 use super::run::{Run, run_bytes};
@@ -45,7 +46,8 @@ impl State {
     /// A bounded piece of the current round, if one is under way or needed. Once a batch.
     #[inline]
     pub(super) fn clean_step(&mut self) {
-        let low = self.arenas.iter().any(|arena| arena.free_number_count() < FREE_LOW);
+        let low = self.arenas.iter().any(|arena| arena.free_number_count() < FREE_LOW)
+            || self.directories.iter().any(Directories::are_many);
         if low || !matches!(self.cleaner.stage, Stage::Rest) {
             self.clean_piece();
         }
@@ -67,13 +69,16 @@ impl State {
 
     #[cold]
     fn clean_piece(&mut self) {
-        let State { cleaner, index, arenas, rings, .. } = self;
+        let State { cleaner, index, arenas, rings, directories, .. } = self;
         cleaner.stage = match cleaner.stage {
             Stage::Rest => {
                 arenas.iter_mut().for_each(Arena::begin_round);
+                for (directories, arena) in directories.iter_mut().zip(arenas.iter()) {
+                    directories.clean(arena);
+                }
                 Stage::Index { line: 0 }
             }
-            Stage::Index { line } => clean_index(index, line, arenas),
+            Stage::Index { line } => clean_index(index, line, arenas, directories),
             Stage::Runs { side, number, offset } => {
                 let (arena, ring) = (&mut arenas[side.index()], &rings[side.index()]);
                 match clean_runs(ring, arena, number, offset) {
@@ -83,6 +88,7 @@ impl State {
                     }
                     None => {
                         arenas.iter_mut().for_each(Arena::end_round);
+                        directories.iter_mut().for_each(Directories::end_round);
                         Stage::Rest
                     }
                 }
@@ -91,8 +97,20 @@ impl State {
     }
 }
 
-fn clean_index(index: &mut Index, line: usize, arenas: &Arenas) -> Stage {
-    match index.clean(line, LINES_PER_STEP, arenas) {
+fn clean_index(
+    index: &mut Index,
+    line: usize,
+    arenas: &Arenas,
+    directories: &[Directories; 2],
+) -> Stage {
+    let is_dead = |side: usize, head: Handle| {
+        if is_directory(head) {
+            directories[side].is_dead(head)
+        } else {
+            !arenas[side].is_live(head)
+        }
+    };
+    match index.clean(line, LINES_PER_STEP, is_dead) {
         Some(line) => Stage::Index { line },
         None => Stage::Runs { side: Side::Left, number: 1, offset: 0 },
     }
@@ -107,7 +125,7 @@ fn clean_runs(
     mut offset: usize,
 ) -> Option<(usize, usize)> {
     let mut budget = RUNS_PER_STEP;
-    while number < CHUNK_NUMBERS {
+    while number < DIRECTORY_CHUNK {
         // A chunk that was retired meanwhile needs no cleaning: its handles die with it.
         let Some((start, used)) = ring.live_chunk(number, arena) else {
             (number, offset) = (number + 1, 0);

@@ -24,6 +24,7 @@
 
 use std::ptr::NonNull;
 
+use super::arena::Handle;
 use super::run::prefetch;
 use super::table::{
     Arenas, Entry, Found, LINE_KEYS, Line, OVERFLOW_MAX, SEGMENT_BYTES, SEGMENT_LINES, Table,
@@ -300,9 +301,14 @@ impl Index {
         (self.sampled, self.sampled_live) = (0, 0);
     }
 
-    /// Zeroes dead handles in up to `count` lines from `start` on, of both tables; returns where to
-    /// go on, or `None` after the last line.
-    pub(super) fn clean(&mut self, start: usize, count: usize, arenas: &Arenas) -> Option<usize> {
+    /// Zeroes the heads that `is_dead` (side, head) in up to `count` lines from `start` on, of both
+    /// tables; returns where to go on, or `None` after the last line.
+    pub(super) fn clean(
+        &mut self,
+        start: usize,
+        count: usize,
+        is_dead: impl Fn(usize, Handle) -> bool,
+    ) -> Option<usize> {
         let new_end = self.table.line_count + OVERFLOW_MAX;
         let end = new_end + self.old.line_count + OVERFLOW_MAX;
         let stop = end.min(start + count);
@@ -318,12 +324,8 @@ impl Index {
             }
             // SAFETY: a line of a table, used by one thread, no reference held.
             let line = unsafe { &mut *table.line(number).as_ptr() };
-            for (heads, arena) in line.heads.iter_mut().zip(arenas) {
-                for head in heads {
-                    if !arena.is_live(*head) {
-                        *head = 0;
-                    }
-                }
+            for (side, heads) in line.heads.iter_mut().enumerate() {
+                heads.iter_mut().filter(|head| is_dead(side, **head)).for_each(|head| *head = 0);
             }
         }
         (stop < end).then_some(stop)

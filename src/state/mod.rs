@@ -11,7 +11,7 @@
 //! | room | holds |
 //! | --- | --- |
 //! | `probe`, `store` | the phases of a batch; keeping an event |
-//! | `chain` | the runs of a key, newest bucket first |
+//! | `chain`, `directory` | the runs of a key, newest bucket first; by bucket, if they are many |
 //! | `filter` | which timestamps lie in a range (SIMD) |
 //! | `run` | the events of one key in one bucket: columns in raw memory |
 //! | `arena` | numbered chunks of memory, and when a number may be used again |
@@ -23,6 +23,7 @@
 mod arena;
 mod chain;
 mod clean;
+mod directory;
 mod expiry;
 mod filter;
 mod index;
@@ -43,6 +44,7 @@ use crate::time::Interval;
 use arena::Arena;
 use chain::Walks;
 use clean::Cleaner;
+use directory::Directories;
 use expiry::Expiry;
 use index::Index;
 use probe::Scratch;
@@ -75,7 +77,7 @@ impl Layout {
             .max(-i128::from(interval.lo()))
             .max(0)
             .saturating_add(i128::from(allowed_lateness));
-        let ticks = (width / 2).max(reach / 512).max(1);
+        let ticks = (width / 2).max(reach / 256).max(1);
         // The power of two at or above, at most half of all time.
         let bucket_shift = (127 - (ticks * 2 - 1).leading_zeros()).min(62);
         Layout { bucket_shift, filter: Filter::detect(), expires: [false; 2] }
@@ -87,6 +89,7 @@ pub struct State {
     index: Index,
     arenas: Arenas,
     rings: [Ring; 2],
+    directories: [Directories; 2],
     expiries: [Option<Expiry>; 2],
     filter: Filter,
     /// Rows ever stored, by side: the order of insertion.
@@ -108,6 +111,7 @@ impl State {
             index: Index::new(),
             arenas: [Arena::new(), Arena::new()],
             rings: [Ring::new(layout.bucket_shift), Ring::new(layout.bucket_shift)],
+            directories: Default::default(),
             expiries: layout.expires.map(expiry),
             filter: layout.filter,
             sequences: [0; 2],
@@ -133,13 +137,18 @@ impl State {
         let expiries: usize = self.expiries.iter().flatten().map(Expiry::bytes).sum();
         let arenas: usize = self.arenas.iter().map(Arena::bytes).sum();
         let rings: usize = self.rings.iter().map(Ring::bytes).sum();
-        self.index.bytes() + arenas + rings + expiries
+        let directories: usize = self.directories.iter().map(Directories::bytes).sum();
+        self.index.bytes() + arenas + rings + directories + expiries
     }
 
     fn widen_and_clean(&mut self) {
         for side in Side::BOTH {
-            self.widen_if_walks_are_long(side);
-            self.rings[side.index()].widen_if_crowded(&mut self.arenas[side.index()]);
+            let own = side.index();
+            let is_wider = self.widen_if_walks_are_long(side)
+                | self.rings[own].widen_if_crowded(&mut self.arenas[own]);
+            if is_wider {
+                self.directories[own].rebuild(&self.arenas[own]);
+            }
         }
         self.clean_step();
     }

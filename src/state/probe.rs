@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::chain::Hits;
+use super::directory::is_directory;
 use super::run::{Run, key_rest, prefetch};
 use super::table::{Entry, Found, Line};
 use super::{State, StateFull};
@@ -46,9 +47,12 @@ pub struct Partner<'a> {
 
 /// Takes what a batch finds.
 pub trait Visit {
-    /// A partner of event `index` of the batch. Partners of one event come in the order in which
-    /// they were stored. Returns whether the two match, once whatever else must hold was checked.
-    fn partner(&mut self, index: usize, partner: Partner<'_>) -> bool;
+    /// The partners of event `index` of the batch follow, at least one.
+    fn begin(&mut self, index: usize);
+
+    /// A partner of the current event. Partners of one event come in the order in which they were
+    /// stored. Returns whether the two match, once whatever else must hold was checked.
+    fn partner(&mut self, partner: Partner<'_>) -> bool;
 
     /// Event `index` is not kept, because its interval is over, and nothing matched it.
     fn over(&mut self, index: usize);
@@ -213,7 +217,7 @@ impl State {
                     let (lo, hi) = pass.probe.interval.range(pass.ts(index));
                     let lo = lo.max(pass.probe.partner_floor);
                     let hits = &mut scratch.hits;
-                    matched = self.probe_chain(head, (lo, hi), hits, index, pass, visit);
+                    matched = self.probe_chain(entry, (lo, hi), hits, index, pass, visit);
                 }
             }
             self.store(index, entry, matched, pass, visit)?;
@@ -227,17 +231,23 @@ impl State {
         if layout == self.index.layout() { home } else { self.index.home(key) }
     }
 
-    /// Whether an entry with the tag of `key`, which is live, is the key's.
+    /// Whether an entry with the tag of `key` is the key's.
     #[inline]
     fn is_key(&self, entry: Entry, key: u64) -> bool {
-        let left = entry.head(Side::Left);
-        let address = if self.arenas[0].is_live(left) {
-            self.arenas[0].address(left)
-        } else {
-            self.arenas[1].address(entry.head(Side::Right))
-        };
-        // SAFETY: a candidate has a live head, and heads are handles of runs.
-        unsafe { Run::at(address) }.rest() == key_rest(key)
+        let run = self.head_run(Side::Left, entry).or_else(|| self.head_run(Side::Right, entry));
+        run.is_some_and(|run| run.rest() == key_rest(key))
+    }
+
+    /// The newest run of an entry's side, if it is live.
+    #[inline]
+    fn head_run(&self, side: Side, entry: Entry) -> Option<Run> {
+        let arena = &self.arenas[side.index()];
+        let mut head = entry.head(side);
+        if is_directory(head) {
+            head = self.directories[side.index()].get(head).newest(arena)?;
+        }
+        // SAFETY: a live head leads to a run.
+        arena.is_live(head).then(|| unsafe { Run::at(arena.address(head)) })
     }
 
     /// Looks again, through all candidates.

@@ -117,8 +117,8 @@ impl Ring {
                 let bytes = self
                     .bucket_bytes_expected
                     .max(place.checked_sub(1).map_or(0, |older| self.buckets[older].run_bytes()));
-                // A quarter more than last time; the rest, if any, goes to further chunks.
-                let first = (bytes / 4).max(FIRST_CHUNK_BYTES_MIN);
+                // Most of it in one chunk, which is rounded up; the rest, if any, goes to further ones.
+                let first = (bytes / 4 * 3).max(FIRST_CHUNK_BYTES_MIN);
                 let chunk = arena.take(first, number).ok_or(Exhausted)?;
                 let chunks = self.chunk_vec_pool.pop().unwrap_or_default();
                 self.buckets.insert(place, Bucket::new(number, chunks, chunk));
@@ -218,15 +218,17 @@ impl Ring {
     }
 
     /// Makes buckets wider when there are so many that chunk numbers run short. The chunks that
-    /// there are stay, but few further ones are needed from then on.
+    /// there are stay, but few further ones are needed from then on. Returns whether it did.
     #[inline]
-    pub(crate) fn widen_if_crowded(&mut self, arena: &mut Arena) {
+    pub(crate) fn widen_if_crowded(&mut self, arena: &mut Arena) -> bool {
+        let shift = self.shift;
         while arena.live_number_count() > CHUNKS_CROWDED
             && self.buckets.len() > BUCKETS_KEPT
             && self.shift < 63
         {
             self.widen(arena);
         }
+        self.shift != shift
     }
 
     /// Makes all buckets twice as wide.

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use super::arena::Handle;
 use super::chain::{Link, Spot, find_spot};
+use super::directory::RUNS_WALKED_MAX;
 use super::expiry::Waiting;
 use super::probe::{Pass, Visit};
 use super::ring::Exhausted;
@@ -167,11 +168,12 @@ impl State {
         let (key, ts) = (pass.key(index), pass.ts(index));
         let number = self.rings[own].number_of(ts);
         let place = self.rings[own].place(number, &mut self.arenas[own])?;
-        let (handle, run) = match find_spot(&self.arenas[own], entry, side, number) {
+        let (spot, walked) = find_spot(self, entry, side, number);
+        let (handle, run) = match spot {
             Spot::Here(handle, run) => (handle, run),
             Spot::Grow(old, link) => {
                 let (handle, run) = self.grow_run(own, place, old)?;
-                set_link(link, entry, side, handle);
+                self.set_link(link, entry, side, handle);
                 (handle, run)
             }
             Spot::New { capacity_log2, link, older } => {
@@ -179,7 +181,7 @@ impl State {
                     self.rings[own].allocate_run(place, capacity_log2, &mut self.arenas[own])?;
                 // SAFETY: the ring handed out `run_bytes` bytes, aligned to 16, for this run alone.
                 let run = unsafe { Run::create(address, key_rest(key), capacity_log2, older) };
-                set_link(link, entry, side, handle);
+                self.set_link(link, entry, side, handle);
                 (handle, run)
             }
         };
@@ -187,6 +189,9 @@ impl State {
         let row = run.len() as u32;
         run.push(ts, word, self.tag(index, flags, pass));
         self.sequences[own] = self.sequences[own].wrapping_add(1);
+        if walked > RUNS_WALKED_MAX {
+            self.make_directory(side, entry);
+        }
         Ok((handle, row))
     }
 
@@ -202,12 +207,16 @@ impl State {
         old.set_moved(handle);
         Ok((handle, run))
     }
-}
 
-#[inline]
-fn set_link(link: Link, entry: Entry, side: Side, handle: Handle) {
-    match link {
-        Link::Entry => entry.set_head(side, handle),
-        Link::Run(newer) => newer.set_older(handle),
+    #[inline]
+    fn set_link(&mut self, link: Link, entry: Entry, side: Side, run: Handle) {
+        match link {
+            Link::Entry => entry.set_head(side, run),
+            Link::Run(newer) => newer.set_older(run),
+            Link::Directory => {
+                let directory = self.directories[side.index()].get_mut(entry.head(side));
+                directory.set(run, &self.arenas[side.index()]);
+            }
+        }
     }
 }

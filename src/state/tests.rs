@@ -36,11 +36,16 @@ impl Model {
 struct Seen {
     partners: HashMap<usize, Vec<(i64, Vec<u8>, bool)>>,
     over: Vec<usize>,
+    current: usize,
 }
 
 impl Visit for Seen {
-    fn partner(&mut self, index: usize, partner: Partner<'_>) -> bool {
-        self.partners.entry(index).or_default().push((
+    fn begin(&mut self, index: usize) {
+        self.current = index;
+    }
+
+    fn partner(&mut self, partner: Partner<'_>) -> bool {
+        self.partners.entry(self.current).or_default().push((
             partner.ts,
             partner.row.to_vec(),
             partner.matched,
@@ -199,6 +204,17 @@ proptest! {
         let filter = Filter::new(simd).unwrap_or_else(Filter::detect);
         let interval = Interval::closed(lo, lo + width).unwrap();
         run_steps(steps, interval, Layout { bucket_shift: shift, filter, expires })?;
+    }
+
+    #[test]
+    fn keys_of_many_buckets_are_found_by_directory(
+        steps in steps(400, 3),
+        lo in -300i64..300, width in 0i64..100,
+        shift in 0u32..3,
+        expires: [bool; 2],
+    ) {
+        let interval = Interval::closed(lo, lo + width).unwrap();
+        run_steps(steps, interval, Layout { bucket_shift: shift, filter: Filter::detect(), expires })?;
     }
 
     #[test]
