@@ -12,6 +12,8 @@
 
 mod control;
 mod meter;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use std::fmt;
 
@@ -114,8 +116,8 @@ struct Round {
 /// Sink flushes under load are this far apart, so that a sink can write in blocks.
 const SINK_FLUSH_NS: u64 = 2_000_000;
 
-/// Rows freed per event of budget: more than one, or freeing would fall behind for ever.
-const WORK_PER_BUDGET: usize = 2;
+/// Rows freed per event taken: more than one, or freeing would fall behind for ever.
+const WORK_PER_EVENT: usize = 2;
 
 /// Links whose producer is gone are looked for once in so many rounds.
 const ROUNDS_PER_PURGE: u64 = 256;
@@ -204,13 +206,14 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             self.begin_round();
             if self.is_quiet() {
                 self.round = None;
-                return self.rest();
+                self.flush_sink()?;
+                return Ok(Progress::Idle);
             }
         }
         let start_ns = clock.now_ns();
-        self.drain(budget, clock)?;
-        self.end_round()?;
-        self.work(budget * WORK_PER_BUDGET)?;
+        let event_count = self.drain(budget, clock)?;
+        self.end_round();
+        self.work(budget.max(event_count).saturating_mul(WORK_PER_EVENT))?;
         let now_ns = clock.now_ns();
         self.meter.step(start_ns, now_ns, &self.join);
         if self.is_ending && !self.work_is_left {
@@ -262,14 +265,10 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         !has_news && !self.work_is_left && !self.inbox.has_barriers()
     }
 
-    fn rest(&mut self) -> Result<Progress, ShardError> {
-        self.flush_sink()?;
-        Ok(Progress::Idle)
-    }
-
     /// Processes batches of the round, one a link in turn, until the budget is used up.
-    fn drain(&mut self, budget: usize, clock: &impl Clock) -> Result<(), ShardError> {
-        let Some(round) = &mut self.round else { return Ok(()) };
+    /// Returns how many events that were.
+    fn drain(&mut self, budget: usize, clock: &impl Clock) -> Result<usize, ShardError> {
+        let Some(round) = &mut self.round else { return Ok(0) };
         let link_count = self.links.len();
         let mut events = 0;
         while round.pending > 0 && events < budget {
@@ -293,42 +292,43 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             link.receiver.give_back(batch);
         }
         self.meter.report.events += events as u64;
-        Ok(())
+        Ok(events)
     }
 
     /// Applies what the round loaded, once all of its batches are processed.
-    fn end_round(&mut self) -> Result<(), ShardError> {
+    fn end_round(&mut self) {
         let Some(Round { loaded, .. }) = self.round.take_if(|round| round.pending == 0) else {
-            return Ok(());
+            return;
         };
-        self.work_is_left = true;
-        self.meter.applied(loaded.sides);
-        self.applied = loaded.sides;
         self.inbox.end_round();
         if loaded.all_finished {
             self.is_ending = true;
             self.join.finish();
-        } else {
+        } else if loaded.sides != self.applied {
             let [left, right] = loaded.sides;
             self.join.advance(left, right);
+        } else {
+            return;
         }
-        Ok(())
+        self.work_is_left = true;
+        self.applied = loaded.sides;
+        self.meter.applied(loaded.sides);
     }
 
-    /// Does some of the work that the applied watermarks made.
+    /// Does some of the work that the applied watermarks made; when none is left, says so to the
+    /// sink and to those that wait for it.
     fn work(&mut self, budget: usize) -> Result<(), ShardError> {
-        if !self.work_is_left {
-            return Ok(());
-        }
-        self.sink_is_dirty = true;
-        self.work_is_left = self.join.work(budget, &mut self.sink);
         if self.work_is_left {
-            return Ok(());
-        }
-        let output_watermark = self.join.output_watermark();
-        if output_watermark > self.output_watermark {
-            self.output_watermark = output_watermark;
-            self.sink.output_watermark(output_watermark).map_err(ShardError::Sink)?;
+            self.sink_is_dirty = true;
+            self.work_is_left = self.join.work(budget, &mut self.sink);
+            if self.work_is_left {
+                return Ok(());
+            }
+            let output_watermark = self.join.output_watermark();
+            if output_watermark > self.output_watermark {
+                self.output_watermark = output_watermark;
+                self.sink.output_watermark(output_watermark).map_err(ShardError::Sink)?;
+            }
         }
         if self.inbox.has_barriers_to_answer() {
             self.flush_sink()?;

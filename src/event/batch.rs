@@ -113,9 +113,7 @@ impl EventBatch {
         &self.ts
     }
 
-    /// How late each event was, in ticks; empty unless the events are late: those of a
-    /// [`BatchKind::Late`] batch, and under `LatenessClock::Own` those of a
-    /// [`BatchKind::NullKey`] batch that their source found late.
+    /// How late each event was, in ticks; empty unless the batch is [`BatchKind::Late`].
     #[inline]
     pub fn lags(&self) -> &[i64] {
         &self.lags

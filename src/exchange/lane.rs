@@ -168,8 +168,8 @@ impl<T: Send> Receiver<T> {
 
     /// Whether the sender is gone and everything it pushed has been popped: the end of the stream.
     pub fn is_closed(&mut self) -> bool {
-        // Acquire pairs with the Release in the sender's drop: its last push is visible to `is_empty`,
-        // which must therefore come second.
+        // Acquire pairs with the Release in the sender's drop: its last push is visible to
+        // `is_empty`, which must therefore come second.
         self.ring.ends.sender_gone.load(Ordering::Acquire) && self.is_empty()
     }
 }

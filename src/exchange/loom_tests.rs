@@ -189,6 +189,7 @@ fn turn_model(hand_on: Ordering) {
         turn.store(1, hand_on);
     });
     let two = thread::spawn(move || {
+        // Acquire pairs with the store of the turn, which is Release unless the fault is planted.
         if second_turn.load(Ordering::Acquire) == 1 {
             second.try_push(20).unwrap();
             slot.advance(21);
@@ -206,6 +207,7 @@ fn turn_model(hand_on: Ordering) {
 fn the_last_of_several_producers_speaks_for_all_before_it() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
+    // Release pairs with the Acquire in the model; Relaxed is the planted fault.
     model.check(|| turn_model(Ordering::Release));
     assert_found("overtook", None, || turn_model(Ordering::Relaxed));
 }

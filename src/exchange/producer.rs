@@ -87,14 +87,11 @@ pub struct Producer {
     counters: ProducerCounters,
 }
 
-/// Kinds of batches a port can have open, by the place of the kind's first shard. Late events
-/// without a key are a kind of their own here: a `NullKey` batch with lags.
-const KINDS: [BatchKind; 4] =
-    [BatchKind::Keyed, BatchKind::NullKey, BatchKind::Late, BatchKind::NullKey];
+/// Kinds of batches a port can have open, by their place in it.
+const KINDS: [BatchKind; 3] = [BatchKind::Keyed, BatchKind::NullKey, BatchKind::Late];
 const KEYED: usize = 0;
 const NULL_KEY: usize = 1;
 const LATE: usize = 2;
-const LATE_NULL_KEY: usize = 3;
 
 impl Producer {
     /// A producer with its links, one for each shard in the shards' order.
@@ -152,10 +149,10 @@ impl Producer {
         let shard = self.shard_of(port, kind, value);
         let batch = self.open_batch(port, kind, shard, self.now_ns);
         batch.push_with_value(value, key, ts, row)?;
-        if kind >= LATE {
+        if kind == LATE {
             batch.push_lag(lag);
         }
-        self.count(port, ts.ticks(), kind >= LATE);
+        self.count(port, ts.ticks(), kind == LATE);
         self.send_if_full(port, kind, shard)?;
         Ok(self.flow())
     }
@@ -172,17 +169,16 @@ impl Producer {
         let null_key = batch.kind == BatchKind::NullKey;
         for (index, (&value, &ts)) in batch.keys().iter().zip(batch.timestamps()).enumerate() {
             let (kind, lag) = match batch.lags().get(index) {
-                Some(&lag) if null_key => (LATE_NULL_KEY, lag),
                 Some(&lag) => (LATE, lag),
                 None => self.judge(port, null_key, ts),
             };
             let shard = self.shard_of(port, kind, value);
             let open = self.open_batch(port, kind, shard, arrived_ns);
             open.push_from(batch, index);
-            if kind >= LATE {
+            if kind == LATE {
                 open.push_lag(lag);
             }
-            self.count(port, ts, kind >= LATE);
+            self.count(port, ts, kind == LATE);
             self.send_if_full(port, kind, shard)?;
         }
         Ok(self.flow())
@@ -324,24 +320,24 @@ impl Producer {
     /// The place of an event's kind, and how late it is.
     #[inline]
     fn judge(&self, port: PortId, null_key: bool, ts: i64) -> (usize, i64) {
-        let on_time = if null_key { NULL_KEY } else { KEYED };
+        // Events without a key are never late: they meet nobody, however old they are.
+        if null_key {
+            return (NULL_KEY, 0);
+        }
         if self.options.lateness.clock == LatenessClock::Merged {
-            return (on_time, 0);
+            return (KEYED, 0);
         }
         let threshold = self.options.lateness.threshold(self.ports[port.0 as usize].watermark);
-        match ts < threshold {
-            true => (on_time + LATE, threshold.saturating_sub(ts)),
-            false => (on_time, 0),
-        }
+        if ts < threshold { (LATE, threshold.saturating_sub(ts)) } else { (KEYED, 0) }
     }
 
     #[inline]
     fn shard_of(&self, port: PortId, kind: usize, value: u64) -> usize {
-        if kind == KEYED || kind == LATE {
-            shard_of(value, self.links.len())
-        } else {
-            // Events without a key meet nobody: their source alone decides, and spreads them.
+        if kind == NULL_KEY {
+            // Any shard will do; the sources spread them.
             self.ports[port.0 as usize].slot.source() as usize % self.links.len()
+        } else {
+            shard_of(value, self.links.len())
         }
     }
 

@@ -5,11 +5,14 @@
 //! ([`RuntimeKind::Glommio`]); a worker cannot tell the difference. Waiting is a choice
 //! ([`IdleStrategy`]); the doorbells of a [`Control`] call sleeping workers back. A worker that fails
 //! or panics stops all the others, and [`Running::join`] says which and why.
+//!
+//! [`sim`] runs shards and producers on one thread instead, in an order drawn from a seed.
 
 mod cores;
 mod idle;
 mod pinned;
 mod probe;
+pub mod sim;
 mod stepper;
 mod topology;
 #[cfg(all(feature = "glommio", target_os = "linux"))]

@@ -81,11 +81,13 @@ fn a_mesh_connects_each_with_each_and_rings_the_right_bells() {
         .iter()
         .map(|rings| {
             let rings = rings.clone();
+            // Relaxed: a count on one thread.
             Doorbell::new(move || _ = rings.fetch_add(1, Ordering::Relaxed))
         })
         .collect();
     let mut mesh = mesh(1, &bells[..1], &bells[1..]);
     assert_eq!((mesh.senders.len(), mesh.senders[0].len(), mesh.receivers.len()), (1, 2, 2));
+    // Relaxed: as above.
     let counts = || rings.iter().map(|rings| rings.load(Ordering::Relaxed)).collect::<Vec<_>>();
 
     let batch = fresh(&mut mesh.senders[0][1]);

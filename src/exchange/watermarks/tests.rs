@@ -31,7 +31,11 @@ proptest! {
                 _ if ended[source] => continue,
                 0 => { slot.idle(); clock.idle(source); }
                 1 => { slot.finish(); clock.finish(source); ended[source] = true; }
-                2 => { slot.advance(i64::MAX - 6 + ticks); clock.advance(source, i64::MAX - 6 + ticks); }
+                2 => {
+                    let near_end = i64::MAX - 6 + ticks;
+                    slot.advance(near_end);
+                    clock.advance(source, near_end);
+                }
                 // Near the start, where the sentinel lives: `MIN + 1` promises what `MIN` does.
                 3 => {
                     let start = i64::MIN + 6 + ticks;

@@ -1,0 +1,414 @@
+//! The simulator: shards and producers on one thread, in an order drawn from a seed.
+//!
+//! It runs the same [`Producer`] and [`Shard`] code as the threaded drivers, but decides itself who
+//! takes the next turn and how much it may do. Turns come in any order, some actors stall for a
+//! while, lanes are as small as one batch, sources fall silent, and some are added while all is
+//! running. The same seed gives the same run, so a failure can be stepped through.
+
+use std::fmt;
+
+use crate::error::{PushError, SpecError};
+use crate::event::{Event, EventBatch, Key, KeyHasher, Side};
+use crate::exchange::{
+    Doorbell, Flow, PortId, Producer, ProducerOptions, Promise, Watermarks, link,
+};
+use crate::join::oracle::Output;
+use crate::join::{Counters, Emit, IntervalJoin, JoinSpec, Sink, SinkError};
+use crate::limits::Limits;
+use crate::shard::{Progress, Shard, ShardError, ShardHandle};
+use crate::time::{ManualClock, Timestamp};
+
+/// What is joined: sources and what each of them says, in its order.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The join, over integer keys.
+    pub spec: JoinSpec,
+    /// The sources of both sides.
+    pub sources: Vec<SimSource>,
+}
+
+/// One source.
+#[derive(Clone, Debug)]
+pub struct SimSource {
+    /// Its side.
+    pub side: Side,
+    /// Its watermark trails the largest time seen by this many ticks.
+    pub disorder: i64,
+    /// What it says; it ends afterwards.
+    pub script: Vec<SimOp>,
+    /// It is added, by a producer of its own, when source `.0` has come to place `.1` of its
+    /// script; `None`: it is there from the start.
+    pub added_at: Option<(usize, usize)>,
+}
+
+/// One thing that a source says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimOp {
+    /// An event.
+    Event {
+        /// Its key, if it has one.
+        key: Option<u64>,
+        /// Its time, in ticks.
+        ts: i64,
+        /// Its name in the outcome.
+        id: u64,
+    },
+    /// The source falls silent until its next event.
+    Idle,
+}
+
+/// How it is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    /// Decides everything that is left open.
+    pub seed: u64,
+    /// Shards, at least 1.
+    pub shard_count: usize,
+    /// Producers, at least 1, which share the sources out among them.
+    pub producer_count: usize,
+    /// Batches in flight between a producer and a shard.
+    pub credits: usize,
+    /// Events of a full batch.
+    pub batch_events: usize,
+    /// A sink fails at this result of its shard.
+    pub sink_fails_at: Option<u64>,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// All results of all shards, sorted.
+    pub outputs: Vec<Output>,
+    /// The sum over the shards.
+    pub counters: Counters,
+    /// Turns that it took.
+    pub turns: u64,
+    /// Batches that found their lane full.
+    pub parked: u64,
+}
+
+/// Why a simulation did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A shard failed.
+    Shard(ShardError),
+    /// A producer was refused.
+    Push(PushError),
+    /// The operator could not be built.
+    Spec(SpecError),
+    /// Nobody gets anywhere any more.
+    Stuck {
+        /// Turns until it was given up.
+        turns: u64,
+    },
+}
+
+/// A small generator (SplitMix64), so that a seed means the same everywhere and for ever.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator whose every number follows from `seed`.
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number under `count` (at least 1).
+    pub fn below(&mut self, count: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
+    }
+
+    /// Whether the one case in `count` has come up.
+    pub fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// Runs a scenario to its end.
+///
+/// # Errors
+/// [`SimError`]; the same scenario and schedule give the same one again.
+pub fn run(scenario: &Scenario, schedule: &Schedule) -> Result<Outcome, SimError> {
+    let mut sim = Sim::new(scenario, schedule)?;
+    while sim.shards.iter().any(|actor| !actor.is_done) {
+        sim.turn()?;
+        if sim.turns > TURNS_MAX {
+            return Err(SimError::Stuck { turns: sim.turns });
+        }
+    }
+    let mut outcome = Outcome {
+        outputs: Vec::new(),
+        counters: Counters::default(),
+        turns: sim.turns,
+        parked: sim.parked,
+    };
+    for actor in sim.shards {
+        let (_, sink, report) = actor.shard.into_parts();
+        outcome.outputs.extend(sink.outputs);
+        outcome.counters.add(&report.counters);
+    }
+    outcome.outputs.sort_unstable();
+    Ok(outcome)
+}
+
+/// More turns than any scenario of a sane size needs.
+const TURNS_MAX: u64 = 5_000_000;
+
+struct Sim<'a> {
+    scenario: &'a Scenario,
+    schedule: &'a Schedule,
+    rng: Rng,
+    clock: ManualClock,
+    hasher: KeyHasher,
+    table: Watermarks,
+    cores: Vec<Core>,
+    shards: Vec<ShardActor>,
+    turns: u64,
+    parked: u64,
+}
+
+/// A producer and the sources that it speaks for.
+struct Core {
+    /// `None` when all its sources have ended.
+    producer: Option<Producer>,
+    feeds: Vec<SimFeed>,
+    stalled_until: u64,
+}
+
+struct SimFeed {
+    source: usize,
+    port: PortId,
+    place: usize,
+}
+
+struct ShardActor {
+    shard: Shard<Collector>,
+    handle: ShardHandle,
+    stalled_until: u64,
+    is_done: bool,
+}
+
+impl<'a> Sim<'a> {
+    fn new(scenario: &'a Scenario, schedule: &'a Schedule) -> Result<Sim<'a>, SimError> {
+        let hasher = KeyHasher::new(scenario.spec.keys(), schedule.seed);
+        let table = Watermarks::with_capacity(scenario.sources.len());
+        let mut shards = Vec::new();
+        for _ in 0..schedule.shard_count {
+            let join = IntervalJoin::new(scenario.spec, hasher.clone(), Limits::UNBOUNDED)
+                .map_err(SimError::Spec)?;
+            let sink = Collector { outputs: Vec::new(), fails_at: schedule.sink_fails_at };
+            let (shard, handle) = Shard::new(join, sink, Vec::new(), &table, Doorbell::silent());
+            shards.push(ShardActor { shard, handle, stalled_until: 0, is_done: false });
+        }
+        let mut sim = Sim {
+            scenario,
+            schedule,
+            rng: Rng::new(schedule.seed),
+            clock: ManualClock::default(),
+            hasher,
+            table,
+            cores: Vec::new(),
+            shards,
+            turns: 0,
+            parked: 0,
+        };
+        for _ in 0..schedule.producer_count {
+            sim.add_core();
+        }
+        for (index, source) in scenario.sources.iter().enumerate() {
+            if source.added_at.is_none() {
+                let core = sim.rng.below(schedule.producer_count as u64) as usize;
+                sim.add_source(core, index);
+            }
+        }
+        sim.seal_when_complete();
+        Ok(sim)
+    }
+
+    /// A producer whose links reach the shards through their handles, as at any time.
+    fn add_core(&mut self) -> usize {
+        let links = self.shards.iter().map(|actor| {
+            let silent = Doorbell::silent;
+            let (sender, receiver) = link(self.schedule.credits, silent(), silent());
+            // A shard that has ended needs no link: there is nothing left to send.
+            let _ = actor.handle.add_link(receiver);
+            sender
+        });
+        let options = ProducerOptions {
+            hasher: self.hasher.clone(),
+            lateness: self.scenario.spec.lateness(),
+            batch_events: self.schedule.batch_events,
+        };
+        let producer = Some(Producer::new(links.collect(), options));
+        self.cores.push(Core { producer, feeds: Vec::new(), stalled_until: 0 });
+        self.cores.len() - 1
+    }
+
+    fn add_source(&mut self, core: usize, source: usize) {
+        let SimSource { side, disorder, .. } = self.scenario.sources[source];
+        let slot = self.table.add_source(side).expect("the table has room for all sources");
+        let core = &mut self.cores[core];
+        if let Some(producer) = &mut core.producer {
+            let port = producer.add_port(slot, Promise::Disorder(disorder));
+            core.feeds.push(SimFeed { source, port, place: 0 });
+        }
+    }
+
+    fn seal_when_complete(&self) {
+        let added: usize = Side::BOTH.iter().map(|&side| self.table.source_count(side)).sum();
+        if added == self.scenario.sources.len() && !self.table.is_sealed() {
+            self.table.seal();
+        }
+    }
+
+    /// One actor, drawn by lot, takes a turn.
+    fn turn(&mut self) -> Result<(), SimError> {
+        self.turns += 1;
+        self.clock.advance_ns(self.rng.below(1000));
+        let actor = self.rng.below((self.cores.len() + self.shards.len()) as u64) as usize;
+        let stall = if self.rng.one_in(50) { self.turns + self.rng.below(300) } else { 0 };
+        if let Some(core) = self.cores.get_mut(actor) {
+            core.stalled_until = core.stalled_until.max(stall);
+            return match core.stalled_until > self.turns || core.producer.is_none() {
+                true => Ok(()),
+                false => self.core_turn(actor).map_err(SimError::Push),
+            };
+        }
+        let shard = &mut self.shards[actor - self.cores.len()];
+        shard.stalled_until = shard.stalled_until.max(stall);
+        if shard.stalled_until <= self.turns && !shard.is_done {
+            let budget = 1 + self.rng.below(20) as usize;
+            let progress = shard.shard.step(budget, &self.clock).map_err(SimError::Shard)?;
+            shard.is_done = progress == Progress::Finished;
+        }
+        Ok(())
+    }
+
+    fn core_turn(&mut self, index: usize) -> Result<(), PushError> {
+        let flush_first = self.rng.one_in(3);
+        let Some(producer) = &mut self.cores[index].producer else { return Ok(()) };
+        if (flush_first || producer.flow() == Flow::Blocked) && producer.flush()? == Flow::Blocked {
+            return Ok(());
+        }
+        if self.cores[index].feeds.is_empty() {
+            return self.end_core(index);
+        }
+        let feed = self.rng.below(self.cores[index].feeds.len() as u64) as usize;
+        for _ in 0..=self.rng.below(8) {
+            self.add_sources_due(index, feed);
+            if !self.say_next(index, feed)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the sources that appear when this feed comes to where it is.
+    fn add_sources_due(&mut self, core: usize, feed: usize) {
+        let SimFeed { source, place, .. } = self.cores[core].feeds[feed];
+        for index in 0..self.scenario.sources.len() {
+            if self.scenario.sources[index].added_at == Some((source, place)) {
+                let core = self.add_core();
+                self.add_source(core, index);
+            }
+        }
+        self.seal_when_complete();
+    }
+
+    /// A source says the next thing of its script, or ends. Returns whether it can go on.
+    fn say_next(&mut self, core: usize, feed: usize) -> Result<bool, PushError> {
+        let Core { producer: Some(producer), feeds, .. } = &mut self.cores[core] else {
+            return Ok(false);
+        };
+        let SimFeed { source, port, place } = &mut feeds[feed];
+        let Some(op) = self.scenario.sources[*source].script.get(*place) else {
+            producer.finish(*port);
+            feeds.swap_remove(feed);
+            return Ok(false);
+        };
+        *place += 1;
+        let SimOp::Event { key, ts, id } = *op else {
+            producer.idle(*port);
+            return Ok(true);
+        };
+        let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
+        let key = key.map_or(Key::Null, Key::Int);
+        if self.rng.one_in(4) && key != Key::Null {
+            let mut batch = EventBatch::with_capacity(Side::Left, 1, 8);
+            batch.push(&self.hasher, key, ts, &id.to_le_bytes())?;
+            return Ok(producer.push_batch(*port, &batch)? == Flow::Open);
+        }
+        Ok(producer.push(*port, key, ts, &id.to_le_bytes())? == Flow::Open)
+    }
+
+    /// All sources of a core have ended: when everything is sent, its producer goes.
+    fn end_core(&mut self, index: usize) -> Result<(), PushError> {
+        let core = &mut self.cores[index];
+        if let Some(producer) = &mut core.producer
+            && producer.flush()? == Flow::Open
+        {
+            self.parked += producer.counters().parked;
+            core.producer = None;
+        }
+        Ok(())
+    }
+}
+
+/// Collects results under the ids that rows carry.
+struct Collector {
+    outputs: Vec<Output>,
+    fails_at: Option<u64>,
+}
+
+fn id_of(event: Event<'_>) -> u64 {
+    event.row.try_into().map_or(u64::MAX, u64::from_le_bytes)
+}
+
+impl Emit for Collector {
+    fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
+        let ts = left.ts.max(right.ts);
+        self.outputs.push(Output::Pair { left: id_of(left), right: id_of(right), ts });
+    }
+
+    fn single(&mut self, side: Side, event: Event<'_>) {
+        self.outputs.push(Output::Single { side, id: id_of(event) });
+    }
+
+    fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
+        self.outputs.push(Output::Late { side, id: id_of(event), lag });
+    }
+}
+
+impl Sink for Collector {
+    fn flush(&mut self) -> Result<(), SinkError> {
+        match self.fails_at {
+            Some(count) if self.outputs.len() as u64 >= count => {
+                Err(SinkError { message: "the simulated sink failed".to_owned(), closed: false })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimError::Shard(error) => error.fmt(f),
+            SimError::Push(error) => error.fmt(f),
+            SimError::Spec(error) => error.fmt(f),
+            SimError::Stuck { turns } => write!(f, "nobody got anywhere in {turns} turns"),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}

@@ -1,0 +1,247 @@
+//! The whole exchange and the shards, in orders drawn from seeds, against the oracle.
+//!
+//! Scenarios are made so that the result does not depend on the order: lateness is judged at the
+//! source ([`LatenessClock::Own`]), or nothing is late at all. A failure prints its seed and the
+//! command that runs it alone; `INTERVALE_SIM_SEEDS=100000` runs so many.
+
+use intervale::event::{Key, Side};
+use intervale::join::oracle::{Oracle, Output};
+use intervale::join::{JoinKind, JoinSpec, SinkError};
+use intervale::limits::Limits;
+use intervale::runtime::sim::{Outcome, Rng, Scenario, Schedule, SimError, SimOp, SimSource, run};
+use intervale::shard::ShardError;
+use intervale::time::{Bound, BoundedDisorder, LatePolicy, Lateness, LatenessClock};
+
+const KINDS: [JoinKind; 6] = [
+    JoinKind::Inner,
+    JoinKind::Left,
+    JoinKind::Right,
+    JoinKind::Full,
+    JoinKind::Semi,
+    JoinKind::Anti,
+];
+
+/// How far events may lie behind the largest time of their source.
+const JITTER: u64 = 12;
+
+fn scenario(rng: &mut Rng) -> Scenario {
+    let lo = rng.below(40) as i64 - 20;
+    let clock = if rng.one_in(3) { LatenessClock::Merged } else { LatenessClock::Own };
+    let policy = if rng.one_in(2) { LatePolicy::Drop } else { LatePolicy::Output };
+    let allowed = if rng.one_in(2) { 0 } else { rng.below(6) as i64 };
+    let spec = JoinSpec::between(Bound::Closed(lo), Bound::Closed(lo + rng.below(30) as i64))
+        .kind(KINDS[rng.below(6) as usize])
+        .lateness(Lateness { policy, clock, allowed })
+        .build(&Limits::UNBOUNDED)
+        .expect("the interval is not empty");
+    let mut sources = Vec::new();
+    for side in Side::BOTH {
+        let (first, initial) = (sources.len(), 1 + rng.below(3) as usize);
+        let is_one_added = rng.one_in(2);
+        let key_count = 1 + rng.below(8);
+        for index in 0..initial {
+            // Under the merged clock nothing may be late, so the bound is the true one.
+            let disorder = match clock {
+                LatenessClock::Merged => JITTER,
+                LatenessClock::Own => rng.below(JITTER + 1),
+            };
+            let silence = match (initial, is_one_added, index) {
+                // Alone it may fall silent anywhere: nobody moves its side on.
+                (1, false, 0) => Silence::Anywhere,
+                // Beside others it comes back later than all of them.
+                (_, _, 1) => Silence::ThenLater,
+                _ => Silence::Never,
+            };
+            let script = script(rng, -50, key_count, silence);
+            let disorder = disorder as i64;
+            sources.push(SimSource { side, disorder, script, added_at: None });
+        }
+        if is_one_added {
+            // A source that is added begins where the source beside it had come to, at least.
+            let beside: &SimSource = &sources[first];
+            let place = rng.below(beside.script.len() as u64 + 1) as usize;
+            let start = beside.script[..place].iter().map(time_of).max().unwrap_or(-50);
+            let script = script(rng, start + JITTER as i64, key_count, Silence::Never);
+            let added_at = Some((first, place));
+            sources.push(SimSource { side, disorder: JITTER as i64, script, added_at });
+        }
+    }
+    let mut id = 0;
+    for op in sources.iter_mut().flat_map(|source| &mut source.script) {
+        if let SimOp::Event { id: own, .. } = op {
+            *own = id;
+            id += 1;
+        }
+    }
+    Scenario { spec, sources }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    Never,
+    Anywhere,
+    ThenLater,
+}
+
+fn script(rng: &mut Rng, start: i64, key_count: u64, silence: Silence) -> Vec<SimOp> {
+    let mut time = start;
+    let mut script = Vec::new();
+    let length = rng.below(60);
+    let silent_at = if silence == Silence::ThenLater { rng.below(120) } else { u64::MAX };
+    for index in 0..length {
+        if index == silent_at {
+            script.push(SimOp::Idle);
+            time += 10_000;
+        }
+        if silence == Silence::Anywhere && rng.one_in(15) {
+            script.push(SimOp::Idle);
+        }
+        time += rng.below(5) as i64;
+        let key = (!rng.one_in(20)).then(|| rng.below(key_count));
+        let ts = time - rng.below(JITTER) as i64;
+        script.push(SimOp::Event { key, ts, id: 0 });
+    }
+    script
+}
+
+fn time_of(op: &SimOp) -> i64 {
+    match *op {
+        SimOp::Event { ts, .. } => ts,
+        SimOp::Idle => i64::MIN,
+    }
+}
+
+/// What the oracle makes of it, one step of every source in turn.
+fn expected(scenario: &Scenario) -> (Vec<Output>, Oracle) {
+    let count = |side| scenario.sources.iter().filter(|source| source.side == side).count();
+    let mut oracle = Oracle::new(&scenario.spec, count(Side::Left), count(Side::Right));
+    let mut indices = [0; 2];
+    let mut feeds: Vec<_> = scenario
+        .sources
+        .iter()
+        .map(|source| {
+            let index = &mut indices[source.side.index()];
+            *index += 1;
+            (source.side, *index - 1, source.script.iter(), BoundedDisorder::new(source.disorder))
+        })
+        .collect();
+    let mut outputs = Vec::new();
+    while !feeds.is_empty() {
+        feeds.retain_mut(|(side, index, script, seen)| {
+            let Some(op) = script.next() else {
+                outputs.extend(oracle.finish(*side, *index));
+                return false;
+            };
+            match *op {
+                SimOp::Event { key, ts, id } => {
+                    let key = key.map(u64::to_le_bytes);
+                    let key = key.as_ref().map(|bytes| bytes.as_slice());
+                    outputs.extend(oracle.event(*side, *index, key, ts, id).expect("no failing"));
+                    seen.observe(ts);
+                    outputs.extend(oracle.watermark(*side, *index, seen.watermark()));
+                }
+                SimOp::Idle => outputs.extend(oracle.idle(*side, *index)),
+            }
+            true
+        });
+    }
+    outputs.sort_unstable();
+    (outputs, oracle)
+}
+
+fn schedule(rng: &mut Rng) -> Schedule {
+    Schedule {
+        seed: rng.next_u64(),
+        shard_count: 1 + rng.below(5) as usize,
+        producer_count: 1 + rng.below(4) as usize,
+        credits: 1 + rng.below(3) as usize * rng.below(2) as usize,
+        batch_events: 1 + rng.below(9) as usize,
+        sink_fails_at: None,
+    }
+}
+
+fn check(seed: u64) -> Outcome {
+    let mut rng = Rng::new(seed);
+    let scenario = scenario(&mut rng);
+    let schedule = schedule(&mut rng);
+    let again = format!("seed {seed}: INTERVALE_SIM_SEED={seed} cargo test --test sim");
+    let outcome = match run(&scenario, &schedule) {
+        Ok(outcome) => outcome,
+        Err(error) => panic!("{error}; {again}"),
+    };
+    let (outputs, oracle) = expected(&scenario);
+    assert_eq!(outcome.outputs, outputs, "{:?} {schedule:?}; {again}", scenario.spec);
+    outcome.counters.check().unwrap_or_else(|error| panic!("{error}; {again}"));
+    for side in Side::BOTH {
+        let (own, reference) = (outcome.counters.side(side), oracle.counters().side(side));
+        let sums = |counts: &intervale::join::SideCounters| {
+            let matched = if scenario.spec.kind().emits_pairs() { counts.matched } else { 0 };
+            (counts.rows, counts.on_time, counts.late, counts.null_key, counts.singles, matched)
+        };
+        assert_eq!(sums(own), sums(reference), "{side:?}; {again}");
+        assert_eq!(own.buffered(), 0, "everything is freed at the end; {again}");
+    }
+    outcome
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("INTERVALE_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("INTERVALE_SIM_SEEDS").unwrap_or(400),
+    }
+}
+
+#[test]
+fn any_order_gives_what_the_oracle_gives() {
+    let (mut pairs, mut late, mut parked, mut count) = (0, 0, 0, 0);
+    for seed in seeds() {
+        let outcome = check(seed);
+        count += 1;
+        pairs += outcome.counters.pairs;
+        late += Side::BOTH.map(|side| outcome.counters.side(side).late).iter().sum::<u64>();
+        parked += outcome.parked;
+    }
+    println!("{count} seeds, {pairs} pairs, {late} late rows, {parked} batches parked");
+    // Scenarios in which nothing happens would prove nothing.
+    assert!(count < 100 || (pairs > 10 * count && late > count && parked > 10 * count));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let (one, other) = (check(11), check(11));
+    assert_eq!((one.outputs, one.turns, one.parked), (other.outputs, other.turns, other.parked));
+}
+
+#[test]
+fn a_sink_that_fails_ends_the_run_with_its_error() {
+    let mut failed = 0;
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let scenario = scenario(&mut rng);
+        let schedule = Schedule { sink_fails_at: Some(3), ..schedule(&mut rng) };
+        match run(&scenario, &schedule) {
+            Ok(outcome) => assert!(outcome.outputs.len() < 3 * schedule.shard_count),
+            Err(SimError::Shard(ShardError::Sink(SinkError { message, .. }))) => {
+                assert_eq!(message, "the simulated sink failed");
+                failed += 1;
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+    assert!(failed > 10, "{failed} of 20");
+}
+
+#[test]
+fn rows_carry_their_keys_through() {
+    // The collector of the simulator only keeps ids; keys are what the oracle matched them by.
+    let event = |id| SimOp::Event { key: Some(u64::MAX), ts: 0, id };
+    let source =
+        |side, id| SimSource { side, disorder: 0, script: vec![event(id)], added_at: None };
+    let spec = JoinSpec::between(Bound::Closed(0), Bound::Closed(0));
+    let spec = spec.build(&Limits::UNBOUNDED).expect("a point is an interval");
+    let scenario = Scenario { spec, sources: vec![source(Side::Left, 1), source(Side::Right, 2)] };
+    let outcome = run(&scenario, &schedule(&mut Rng::new(1))).expect("nothing fails");
+    assert_eq!(outcome.outputs, [Output::Pair { left: 1, right: 2, ts: 0 }]);
+    assert_ne!(Key::Int(u64::MAX), Key::Null);
+}
