@@ -22,6 +22,8 @@ pub struct LinkSender {
     credits: usize,
     #[expect(clippy::vec_box, reason = "the boxes themselves travel; unboxing would allocate")]
     pool: Vec<Box<EventBatch>>,
+    /// Batches that are kept for another use at the most: all that are in use at once.
+    kept_max: usize,
     shard: Doorbell,
 }
 
@@ -51,7 +53,7 @@ pub fn link(credits: usize, shard: Doorbell, producer: Doorbell) -> (LinkSender,
     let (spent_in, spent) = lane(credits);
     let pool = Vec::with_capacity(credits);
     (
-        LinkSender { data, spent, out_count: 0, credits, pool, shard },
+        LinkSender { data, spent, out_count: 0, credits, pool, kept_max: credits, shard },
         LinkReceiver { data: data_out, spent: spent_in, producer },
     )
 }
@@ -74,6 +76,13 @@ pub fn mesh(credits: usize, producers: &[Doorbell], shards: &[Doorbell]) -> Mesh
 }
 
 impl LinkSender {
+    /// Says that up to `count` more batches will be open or waiting to be sent at once, so that as
+    /// many more are kept for another use.
+    pub fn reserve(&mut self, count: usize) {
+        self.kept_max += count;
+        self.pool.reserve(self.kept_max.saturating_sub(self.pool.len()));
+    }
+
     /// An empty batch to fill: a spent one if there is any, else a new one.
     pub fn fresh(&mut self, side: Side, source: u32, kind: BatchKind) -> Box<EventBatch> {
         self.reclaim();
@@ -84,7 +93,7 @@ impl LinkSender {
 
     /// Takes back a batch that was not sent.
     pub fn keep(&mut self, mut batch: Box<EventBatch>) {
-        if self.pool.len() < self.credits {
+        if self.pool.len() < self.kept_max {
             // A batch that once carried huge rows must not hold their memory for ever.
             batch.reset(batch.side(), 0, BatchKind::Keyed);
             batch.trim(BATCH_KEPT_ROW_BYTES_MAX);

@@ -121,6 +121,8 @@ impl Producer {
     pub fn add_port(&mut self, slot: WatermarkSlot, promise: Promise) -> PortId {
         let open_count = KINDS.len() * self.links.len();
         self.ports.push(Port::new(slot, promise, open_count));
+        // One batch of each kind is open, another waits to be sent at worst.
+        self.links.iter_mut().for_each(|link| link.reserve(2 * KINDS.len()));
         // Cannot truncate: there are no more ports than sources.
         PortId(self.ports.len() as u32 - 1)
     }

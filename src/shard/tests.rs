@@ -347,15 +347,87 @@ fn the_sink_is_flushed_seldom_under_load_and_at_once_when_idle() {
     assert_eq!(rig.shard.sink.flushes, 2);
 }
 
+/// Two producers and two shards on threads of their own, one pair a key; a barrier in the middle.
+#[test]
+fn shards_and_producers_on_threads_find_every_pair() {
+    const KEYS: u64 = 4000;
+    let table = Watermarks::with_capacity(1);
+    let silent = [Doorbell::silent(), Doorbell::silent()];
+    let mesh = crate::exchange::mesh(2, &silent, &silent);
+    let (shards, handles): (Vec<_>, Vec<_>) = mesh
+        .receivers
+        .into_iter()
+        .map(|links| {
+            let join = real_join(0, 0);
+            Shard::new(join, NotingSink::default(), links, &table, Doorbell::silent())
+        })
+        .unzip();
+    let slots = Side::BOTH.map(|side| slot(&table, side));
+    table.seal();
+    let producers: Vec<_> = mesh
+        .senders
+        .into_iter()
+        .zip(slots)
+        .map(|(links, slot)| {
+            std::thread::spawn(move || {
+                let hasher = KeyHasher::new(KeyKind::Int, 0);
+                let lateness = Lateness::default();
+                let options = ProducerOptions { hasher, lateness, batch_events: 16 };
+                let mut producer = Producer::new(links, options);
+                let port = producer.add_port(slot, Promise::Disorder(0));
+                for key in 0..KEYS {
+                    let time = Timestamp::new(key as i64).unwrap();
+                    while producer.flow() == Flow::Blocked {
+                        let _ = producer.flush().unwrap();
+                        std::thread::yield_now();
+                    }
+                    let _ = producer.push(port, Key::Int(key), time, b"row").unwrap();
+                    if key % 100 == 0 {
+                        let _ = producer.flush().unwrap();
+                    }
+                }
+                producer.finish(port);
+                while producer.flush().unwrap() == Flow::Blocked {
+                    std::thread::yield_now();
+                }
+            })
+        })
+        .collect();
+    let shards: Vec<_> = shards
+        .into_iter()
+        .map(|mut shard| {
+            std::thread::spawn(move || {
+                let clock = crate::time::MonotonicClock;
+                while shard.step(64, &clock).unwrap() != Progress::Finished {
+                    std::thread::yield_now();
+                }
+                shard.into_parts().2.counters
+            })
+        })
+        .collect();
+    for handle in handles {
+        // It may have ended already; then there is nothing to wait for.
+        handle.barrier().map_or(Ok(()), |barrier| barrier.recv()).unwrap();
+    }
+    producers.into_iter().for_each(|producer| producer.join().unwrap());
+    let mut counters = Counters::default();
+    shards.into_iter().for_each(|shard| counters.add(&shard.join().unwrap()));
+    counters.check().unwrap();
+    assert_eq!((counters.pairs, counters.side(Side::Left).on_time), (KEYS, KEYS));
+}
+
+fn real_join(lo: i64, hi: i64) -> IntervalJoin {
+    let bound = crate::time::Bound::Closed;
+    let spec = crate::join::JoinSpec::between(bound(lo), bound(hi));
+    let spec = spec.build(&Limits::UNBOUNDED).unwrap();
+    IntervalJoin::new(spec, KeyHasher::new(KeyKind::Int, 0), Limits::UNBOUNDED).unwrap()
+}
+
 #[test]
 fn a_shard_runs_the_real_join() {
     let table = Watermarks::with_capacity(1);
     let (sender, receiver) = link(8, Doorbell::silent(), Doorbell::silent());
-    let bound = crate::time::Bound::Closed;
-    let spec = crate::join::JoinSpec::between(bound(0), bound(5));
-    let spec = spec.build(&Limits::UNBOUNDED).unwrap();
-    let hasher = KeyHasher::new(KeyKind::Int, 0);
-    let join = IntervalJoin::new(spec, hasher, Limits::UNBOUNDED).unwrap();
+    let join = real_join(0, 5);
     let sink = NotingSink::default();
     let (mut shard, _handle) = Shard::new(join, sink, vec![receiver], &table, Doorbell::silent());
     let (mut producer, ports) = producer(sender, Side::BOTH.map(|side| slot(&table, side)));

@@ -1,8 +1,11 @@
 //! The table against [`SideClock`], and what it adds to it.
 
+use std::thread;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::exchange::lane::{Refused, lane};
 use crate::time::SideClock;
 
 fn table(left: usize, right: usize) -> (Watermarks, [Vec<WatermarkSlot>; 2]) {
@@ -128,4 +131,52 @@ fn promises_outlive_idleness_and_the_end() {
     assert_eq!(slots[0][0].current(), SourceState::Finished);
     slots[0][1].advance(5);
     assert_eq!(table.promised_max(Side::Left), 9);
+}
+
+/// The protocol under real threads: two sources push boxed times and promise; a shard that drains
+/// after loading never finds a time that is older than what it had applied.
+#[test]
+fn threads_never_see_a_watermark_overtake_data() {
+    let (table, slots) = table(2, 0);
+    table.seal();
+    let mut reader = table.reader();
+    let (mut receivers, producers): (Vec<_>, Vec<_>) = slots[0]
+        .iter()
+        .map(|slot| {
+            let (mut sender, receiver) = lane(8);
+            let slot = slot.clone();
+            let producer = thread::spawn(move || {
+                for ts in 0..20_000i64 {
+                    let mut batch = Box::new(ts);
+                    while let Err(Refused::Full(back)) = sender.try_push(batch) {
+                        batch = back;
+                        thread::yield_now();
+                    }
+                    if ts % 3 == 0 {
+                        slot.advance(ts + 1);
+                    }
+                }
+                slot.finish();
+            });
+            (receiver, producer)
+        })
+        .unzip();
+    let (mut applied, mut count) = (i64::MIN, 0);
+    loop {
+        let loaded = reader.load();
+        for receiver in &mut receivers {
+            for _ in 0..receiver.len() {
+                let ts = *receiver.try_pop().unwrap();
+                assert!(ts >= applied, "{ts} came after {applied} had been applied");
+                count += 1;
+            }
+        }
+        applied = loaded.sides[0];
+        if loaded.all_finished {
+            break;
+        }
+        thread::yield_now();
+    }
+    assert_eq!(count, 40_000, "the end overtook data");
+    producers.into_iter().for_each(|producer| producer.join().unwrap());
 }
