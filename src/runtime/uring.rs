@@ -16,8 +16,19 @@ use crate::runtime::{Ended, Seat, Worker};
 
 /// Memory that an executor registers for IO. The worker does none of its own.
 const IO_MEMORY_BYTES: usize = 64 << 10;
-/// How long work of another queue may wait for the worker to yield.
-const YIELD_AFTER: Duration = Duration::from_micros(500);
+/// How long work of another queue waits for the worker to yield, unless its IO completes: that
+/// makes the worker yield at once. A short time would not help IO, and see [`LADDER_RUNGS`].
+const YIELD_AFTER: Duration = Duration::from_millis(100);
+/// Timers that keep the executor from sleeping for ever: each is [`LADDER_STEP`] times as long as
+/// the one before, from [`LADDER_FIRST`] to some months.
+///
+/// When the executor's thread loses the CPU between arming the yield timer and running tasks, and
+/// the timer expires meanwhile, the executor takes "time to yield" for "nothing to run" and sleeps
+/// until its next timer, beside tasks that could run. Timers that have expired, too, are no help;
+/// with these there is always one more, due about as late as the interruption was long.
+const LADDER_RUNGS: u32 = 16;
+const LADDER_FIRST: Duration = Duration::from_millis(10);
+const LADDER_STEP: u32 = 4;
 
 /// The body of a worker's thread.
 pub(super) fn drive<W: Worker>(seat: Seat<W>) -> Option<Ended<W>> {
@@ -50,8 +61,20 @@ fn run<W: Worker>(
         );
         // The queue was made a line above, so it exists; if not, the caller reports no worker.
         let task = glommio::spawn_local_into(step_all(stepper, seat), queue).ok()?;
-        Some(task.await)
+        let ladder: Vec<_> =
+            (0..LADDER_RUNGS).map(|rung| glommio::spawn_local(climb(rung))).collect();
+        let ended = task.await;
+        for rung in ladder {
+            rung.cancel().await;
+        }
+        Some(ended)
     })
+}
+
+async fn climb(rung: u32) {
+    loop {
+        glommio::timer::sleep(LADDER_FIRST * LADDER_STEP.pow(rung)).await;
+    }
 }
 
 async fn step_all<W: Worker>(mut stepper: Stepper<W>, seat: Rc<Seat<W>>) -> Ended<W> {
