@@ -32,7 +32,7 @@ const LEVELS: &[(&str, u8)] = &[
 const UNSAFE_PLACES: &[&str] = &[
     "src/state/",
     "src/exchange/lane.rs",
-    "src/runtime/topology.rs",
+    "src/runtime/probe.rs",
     "src/workload/cpu_clock.rs",
     "src/workload/roofline.rs",
     "src/capi/",

@@ -1,5 +1,6 @@
 //! Collects what an engine is made of, and starts it.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,7 @@ pub struct EngineBuilder<F> {
     runtime: RuntimeChoice,
     idle: IdleStrategy,
     limits: Limits,
+    fail_when_full: bool,
     lane_batches: usize,
     batch_events: usize,
     linger: Duration,
@@ -56,6 +58,7 @@ impl EngineBuilder<NoSinks> {
             runtime: RuntimeChoice::default(),
             idle: IdleStrategy::default(),
             limits: Limits::default(),
+            fail_when_full: false,
             lane_batches: LANE_BATCHES_DEFAULT,
             batch_events: BATCH_EVENTS_MAX,
             linger: LINGER_DEFAULT,
@@ -80,6 +83,7 @@ impl EngineBuilder<NoSinks> {
             runtime: self.runtime,
             idle: self.idle,
             limits: self.limits,
+            fail_when_full: self.fail_when_full,
             lane_batches: self.lane_batches,
             batch_events: self.batch_events,
             linger: self.linger,
@@ -115,6 +119,15 @@ impl<F> EngineBuilder<F> {
     /// What it may use, over all shards: each gets an equal part.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// What feeds do when state nears its bound: wait, all but the slowest source, whose progress
+    /// alone can free anything (the default), or go on until the bound is reached and the engine
+    /// fails. It fails in the first case, too, when the slowest source does not free enough. Push
+    /// sources never wait for state: one thread may feed both sides, and would wait for itself.
+    pub fn fail_when_full(mut self, fail: bool) -> Self {
+        self.fail_when_full = fail;
         self
     }
 
@@ -224,6 +237,7 @@ where
         let shared = Arc::new(Shared {
             control: Arc::clone(&control),
             registry: Registry::default(),
+            pressed: AtomicUsize::new(0),
             linger_ns: u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX),
             fault: OnceLock::new(),
             ended: Mutex::new(0),
@@ -242,7 +256,9 @@ where
             let bell = bells[index].clone();
             let (shard, handle) = Shard::new(join, sink, links, &self.watermarks, bell);
             let place = (index, shard_count);
-            workers.push(EngineWorker::new(place, shard, intake, Arc::clone(&shared)));
+            let block_at = limits.state_bytes_max.filter(|_| !self.fail_when_full);
+            let shared = Arc::clone(&shared);
+            workers.push(EngineWorker::new(place, shard, block_at, intake, shared));
             handles.push(handle);
         }
         let started = Instant::now();

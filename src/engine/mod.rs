@@ -46,6 +46,7 @@ mod source;
 mod worker;
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,8 @@ struct Shared {
     control: Arc<Control>,
     registry: Registry,
     linger_ns: u64,
+    /// Shards whose state nears its bound.
+    pressed: AtomicUsize,
     /// What went wrong outside the workers.
     fault: OnceLock<EngineError>,
     ended: Mutex<usize>,
@@ -110,6 +113,22 @@ impl Shared {
             let _ = self.fault.set(error);
         }
         self.control.stop();
+    }
+
+    /// The number of shards whose state nears its bound changes by `change`.
+    #[inline]
+    fn note_pressure(&self, change: isize) {
+        // Relaxed, as below: a hint to feeds, which nothing else depends on.
+        match change {
+            1 => drop(self.pressed.fetch_add(1, Ordering::Relaxed)),
+            -1 => drop(self.pressed.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn is_under_pressure(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed) > 0
     }
 
     fn worker_ended(&self) {

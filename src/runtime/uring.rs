@@ -26,8 +26,8 @@ const YIELD_AFTER: Duration = Duration::from_millis(100);
 /// the timer expires meanwhile, the executor takes "time to yield" for "nothing to run" and sleeps
 /// until its next timer, beside tasks that could run. Timers that have expired, too, are no help;
 /// with these there is always one more, due about as late as the interruption was long.
-const LADDER_RUNGS: u32 = 16;
-const LADDER_FIRST: Duration = Duration::from_millis(10);
+const LADDER_RUNGS: u32 = 14;
+const LADDER_FIRST: Duration = Duration::from_millis(50);
 const LADDER_STEP: u32 = 4;
 
 /// The body of a worker's thread.

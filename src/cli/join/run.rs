@@ -41,7 +41,8 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
         .cores(plan.machine.cores.clone())
         .runtime(plan.machine.runtime)
         .idle(plan.machine.idle)
-        .limits(limits);
+        .limits(limits)
+        .fail_when_full(plan.machine.fail_when_full);
     if let Some(drift) = drift {
         builder = builder.max_drift(drift);
     }
