@@ -337,7 +337,7 @@ impl FileFeed {
         more: bool,
     ) -> Result<FeedProgress, SourceError> {
         let (events, nulls) = (&self.chunks[chunk].events, &self.chunks[chunk].nulls);
-        let parts: [&EventBatch; 4] = [events, nulls, self.judge.late(), self.judge.late_nulls()];
+        let parts: [&EventBatch; 3] = [events, nulls, self.judge.late()];
         let mut flow = producer.flow();
         while part < parts.len() && flow == Flow::Open {
             if !parts[part].is_empty() {

@@ -11,14 +11,10 @@ pub(super) struct Judge {
     lateness: Lateness,
     seen: BoundedDisorder,
     late: EventBatch,
-    late_nulls: EventBatch,
-    /// The place of each on-time event of the chunk at hand, when some are late.
-    verdicts: [Verdicts; 2],
+    /// Of each event with a key of the chunk at hand: how late it is, or `None`.
+    verdicts: Vec<Option<i64>>,
     spare: EventBatch,
 }
-
-/// Of each event of a batch: how late it is, or `None`.
-type Verdicts = Vec<Option<i64>>;
 
 impl Judge {
     pub(super) fn new(side: Side, lateness: Lateness) -> Judge {
@@ -28,8 +24,7 @@ impl Judge {
             lateness,
             seen: BoundedDisorder::new(0),
             late: empty(),
-            late_nulls: empty(),
-            verdicts: [Vec::new(), Vec::new()],
+            verdicts: Vec::new(),
             spare: empty(),
         }
     }
@@ -45,66 +40,47 @@ impl Judge {
         &self.late
     }
 
-    /// Late events without a key of the chunk that was split last.
-    pub(super) fn late_nulls(&self) -> &EventBatch {
-        &self.late_nulls
-    }
-
-    /// Takes the late events out of a chunk; returns how many they are.
+    /// Takes the late events out of a chunk; returns how many they are. Events without a key meet
+    /// nobody, so they are never late, but their times count.
     pub(super) fn split(&mut self, chunk: &mut Chunk) -> u64 {
         self.late.reset(self.side, chunk.events.source, BatchKind::Late);
-        self.late_nulls.reset(self.side, chunk.events.source, BatchKind::NullKey);
+        self.late.arrived_ns = chunk.events.arrived_ns;
         let late_count = self.judge(chunk);
         if late_count > 0 {
-            let [events, nulls] = &self.verdicts;
-            part(&mut chunk.events, &mut self.late, &mut self.spare, events);
-            part(&mut chunk.nulls, &mut self.late_nulls, &mut self.spare, nulls);
+            self.take_late(&mut chunk.events);
         }
         late_count
     }
 
     /// Judges all events of a chunk, in the order of the file.
     fn judge(&mut self, chunk: &Chunk) -> u64 {
+        self.verdicts.clear();
         let mut late_count = 0;
-        let [events, nulls] = &mut self.verdicts;
-        events.clear();
-        nulls.clear();
-        let (lateness, seen) = (self.lateness, &mut self.seen);
-        let mut verdict = |ts: i64| {
-            let threshold = lateness.threshold(seen.watermark());
-            seen.observe(ts);
+        let mut nulls = chunk.nulls.timestamps().iter().zip(&chunk.null_places).peekable();
+        for (&ts, at) in chunk.events.timestamps().iter().zip(0..) {
+            while let Some((&null_ts, _)) = nulls.next_if(|&(_, &place)| place <= at) {
+                self.seen.observe(null_ts);
+            }
+            let threshold = self.lateness.threshold(self.seen.watermark());
+            self.seen.observe(ts);
             let lag = (ts < threshold).then(|| threshold.saturating_sub(ts));
             late_count += u64::from(lag.is_some());
-            lag
-        };
-        let mut keyed = chunk.events.timestamps().iter();
-        for (&ts, &place) in chunk.nulls.timestamps().iter().zip(&chunk.null_places) {
-            while events.len() < place as usize {
-                let Some(&ts) = keyed.next() else { break };
-                events.push(verdict(ts));
-            }
-            nulls.push(verdict(ts));
+            self.verdicts.push(lag);
         }
-        events.extend(keyed.map(|&ts| verdict(ts)));
+        nulls.for_each(|(&ts, _)| self.seen.observe(ts));
         late_count
     }
-}
 
-/// Leaves the on-time events in `batch` and moves the late ones to `late`.
-fn part(
-    batch: &mut EventBatch,
-    late: &mut EventBatch,
-    spare: &mut EventBatch,
-    verdicts: &Verdicts,
-) {
-    late.arrived_ns = batch.arrived_ns;
-    spare.reset(batch.side(), batch.source, batch.kind);
-    spare.arrived_ns = batch.arrived_ns;
-    for (index, verdict) in verdicts.iter().enumerate() {
-        match verdict {
-            Some(lag) => late.push_late_from(batch, index, *lag),
-            None => spare.push_from(batch, index),
+    /// Leaves the on-time events in `events` and moves the late ones to `late`.
+    fn take_late(&mut self, events: &mut EventBatch) {
+        self.spare.reset(events.side(), events.source, events.kind);
+        self.spare.arrived_ns = events.arrived_ns;
+        for (index, verdict) in self.verdicts.iter().enumerate() {
+            match verdict {
+                Some(lag) => self.late.push_late_from(events, index, *lag),
+                None => self.spare.push_from(events, index),
+            }
         }
+        std::mem::swap(events, &mut self.spare);
     }
-    std::mem::swap(batch, spare);
 }

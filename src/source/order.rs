@@ -14,7 +14,7 @@ pub struct SourceCounts {
     pub bad: u64,
     /// Events without a key.
     pub null_key: u64,
-    /// Events that were found late here (`LatenessClock::Own` only); some have no key.
+    /// Events that were found late here: under `LatenessClock::Own` only.
     pub late: u64,
     /// Bytes that these records stand in.
     pub bytes: u64,

@@ -229,7 +229,7 @@ proptest! {
         prop_assert_eq!(rig.arrived.len(), expected.len());
         for (position, (ts, null_key, watermark)) in expected {
             let threshold = options.lateness.threshold(watermark);
-            let lag = (ts < threshold).then(|| threshold - ts);
+            let lag = (!null_key && ts < threshold).then(|| threshold - ts);
             late += u64::from(lag.is_some());
             let kind = match (null_key, lag) {
                 (true, _) => BatchKind::NullKey,
