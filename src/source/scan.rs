@@ -100,7 +100,7 @@ pub(super) struct RecordEnds {
 
 impl RecordEnds {
     /// Goes on to the end of `bytes`, which start at a record's start. With `ended` nothing follows
-    /// them; otherwise a quote at their end may be left for the next time, since another may follow.
+    /// them; otherwise a quote at their end may be left for the next time, as another may follow.
     ///
     /// Where quotes stand as they should, only their number tells what is inside: 64 bytes are
     /// done with a few operations. Where they do not, they are looked at one by one.
@@ -239,12 +239,14 @@ mod tests {
                     .collect()
             };
             let mut scanner = Scanner::<true>::new(&data, b',', from);
-            prop_assert_eq!(std::iter::from_fn(|| scanner.next()).collect::<Vec<_>>(), wanted(true, from));
+            let found: Vec<_> = std::iter::from_fn(|| scanner.next()).collect();
+            prop_assert_eq!(found, wanted(true, from));
             let mut scanner = Scanner::<false>::new(&data, b',', from);
             if let Some(first) = scanner.next() {
                 let to = (first + 1 + skip).min(data.len());
                 scanner.seek(to);
-                prop_assert_eq!(std::iter::from_fn(|| scanner.next()).collect::<Vec<_>>(), wanted(false, to));
+                let found: Vec<_> = std::iter::from_fn(|| scanner.next()).collect();
+                prop_assert_eq!(found, wanted(false, to));
             }
         }
     }

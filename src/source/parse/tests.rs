@@ -287,15 +287,23 @@ fn bad_rows_say_where_and_why() {
     let data = "a,1,x\nb,,x\n\"c\nc\",x1,\n\nd,5\ne,5,6,7\n\"f\"g,1,\nh,1,\"i";
     let parser = parser(RowFormat::CSV, &["k", "ts", "x"], &["k"], false);
     let columns = parser.schema().columns().to_vec();
-    let messages: Vec<_> =
-        bad_rows(parser, data).iter().map(|bad| bad.message("in.csv", &columns)).collect();
+    let message = |bad: &BadRow| bad.message("in.csv", &columns).replace("; ", ";\n    ");
+    let messages: Vec<_> = bad_rows(parser, data).iter().map(message).collect();
     expect_test::expect![[r#"
-        in.csv, line 2, column "ts": it has no time; the row is: b,,x
-        in.csv, line 3, column "ts": "x1": it is no time; expected a number of milliseconds since 1970; the row is: \"c\nc\",x1,
-        in.csv, line 6: it has 2 fields, and there are 3 columns; the row is: d,5
-        in.csv, line 7: it has 4 fields, and there are 3 columns; the row is: e,5,6,7
-        in.csv, line 8: text follows a closing quote; quotes inside a quoted field must be doubled; the row is: \"f\"g,1,
-        in.csv, line 9: a quote is opened and never closed; the row is: h,1,\"i"#]]
+        in.csv, line 2, column "ts": it has no time;
+            the row is: b,,x
+        in.csv, line 3, column "ts": "x1": it is no time;
+            expected a number of milliseconds since 1970;
+            the row is: \"c\nc\",x1,
+        in.csv, line 6: it has 2 fields, and there are 3 columns;
+            the row is: d,5
+        in.csv, line 7: it has 4 fields, and there are 3 columns;
+            the row is: e,5,6,7
+        in.csv, line 8: text follows a closing quote;
+            quotes inside a quoted field must be doubled;
+            the row is: \"f\"g,1,
+        in.csv, line 9: a quote is opened and never closed;
+            the row is: h,1,\"i"#]]
     .assert_eq(&messages.join("\n"));
 }
 
