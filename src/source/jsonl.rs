@@ -8,9 +8,25 @@ use serde_core::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Error};
 
+use super::flat;
+
 /// Puts the JSON text of each name's value into `values`, at the name's place; `None` where the
 /// object lacks the name. Fastest when the object's names come in the order of `names`.
 pub(super) fn values<'a>(
+    line: &'a [u8],
+    names: &[impl AsRef<str>],
+    values: &mut Vec<Option<&'a str>>,
+) -> Result<(), Error> {
+    values.clear();
+    values.resize(names.len(), None);
+    match flat::values(line, names, values) {
+        true => Ok(()),
+        false => any_values(line, names, values),
+    }
+}
+
+/// The same for any line: nested, with escapes, or unsound.
+pub(super) fn any_values<'a>(
     line: &'a [u8],
     names: &[impl AsRef<str>],
     values: &mut Vec<Option<&'a str>>,

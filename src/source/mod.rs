@@ -31,6 +31,7 @@ pub mod blocks;
 mod csv;
 pub mod fields;
 pub mod file;
+mod flat;
 mod input;
 mod jsonl;
 pub mod key;
