@@ -393,3 +393,47 @@ impl Runs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(pairs: u64, checksum: u64) -> Measured {
+        Measured { outcome: Outcome { pairs, checksum }, ..Measured::default() }
+    }
+
+    #[test]
+    fn a_run_that_finds_other_pairs_is_a_fault_that_says_whose() {
+        let mut expected = None;
+        check(&Subject::Naive, 1, &found(5, 9), &mut expected).unwrap();
+        check(&Subject::Naive, 2, &found(5, 9), &mut expected).unwrap();
+        for wrong in [found(6, 9), found(5, 8)] {
+            let error = check(&Subject::Naive, 3, &wrong, &mut expected).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with("naive, run 3: found "), "{text}");
+            assert!(text.contains("the first run has 5 pairs with checksum 0000000000000009"));
+        }
+    }
+
+    #[test]
+    fn the_table_of_known_outcomes_is_the_first_authority() {
+        let plan = BenchPlan {
+            workload: Workload::by_name("w2").unwrap(),
+            events_per_side: 1_000_000,
+            seed: 42,
+            subjects: vec![],
+            kind: JoinKind::Inner,
+            batch: 256,
+            repeat: 1,
+            roofline: false,
+            check: false,
+            step_clock: StepClock::Wall,
+        };
+        let none = Events::new(plan.workload, 42, 0);
+        let mut expected = plan.expected(&none, &mut |_| {});
+        assert_eq!(expected.map(|known| known.outcome.pairs), Some(3_998_145));
+        assert!(check(&Subject::Naive, 1, &found(3_998_145, 1), &mut expected).is_err());
+        let anti = BenchPlan { kind: JoinKind::Anti, ..plan };
+        assert!(anti.expected(&none, &mut |_| {}).is_none(), "an anti join has no pairs");
+    }
+}
