@@ -44,6 +44,7 @@ def cpu_s():
     return usage.ru_utime + usage.ru_stime
 wall, cpu = time.perf_counter(), cpu_s()
 connection.execute("SET preserve_insertion_order = false")
+connection.execute("SET enable_progress_bar = false")
 connection.execute(query)
 wall, cpu = time.perf_counter() - wall, cpu_s() - cpu
 print(json.dumps({"wall_s": wall, "cpu_s": cpu, "version": duckdb.__version__}))
@@ -55,6 +56,7 @@ def main():
     parser.add_argument("--events", type=int, default=4_000_000, help="rows of both files")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runtime", default="auto", help="of intervale: auto, glommio, threads")
     parser.add_argument("--json", action="store_true", help="figures as one JSON object")
     options = parser.parse_args()
     if not INTERVALE.exists():
@@ -73,11 +75,12 @@ def main():
             run([INTERVALE, "join", "--left", left, "--right", right, "--on", "key",
                  "--left-time", "ts", "--right-time", "ts", "--time-format", "ms",
                  "--between", "0..5m", "--out-of-orderness", "5s", "--stats", "none",
-                 "--cores", str(options.threads), "--output", outputs["intervale"]]))
+                 "--cores", str(options.threads), "--runtime", options.runtime,
+                 "--output", outputs["intervale"]]))
         done = subprocess.run(
             [python, "-c", DUCKDB_RUN, left, right, outputs["duckdb"], str(options.threads)],
             check=True, stdout=subprocess.PIPE, text=True)
-        figure = json.loads(done.stdout)
+        figure = json.loads(done.stdout.splitlines()[-1])
         version = figure["version"]
         figures["duckdb"].append((figure["wall_s"], figure["cpu_s"]))
 
