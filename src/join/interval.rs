@@ -147,7 +147,7 @@ impl IntervalJoin {
             return WATERMARK_END;
         }
         let merged = self.watermarks[0].min(self.watermarks[1]);
-        merged.saturating_sub(self.spec.output_hold_back())
+        self.spec.output_watermark(merged)
     }
 
     /// What was joined, and how.

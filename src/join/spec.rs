@@ -155,6 +155,18 @@ impl JoinSpec {
         let reach = self.interval.hi().max(self.interval.lo().saturating_neg()).max(0);
         reach.saturating_add(self.lateness.allowed)
     }
+
+    /// The output watermark when both sides' watermarks are merged into `watermark`; where the
+    /// interval has no end, rows of any age may come out at the end of input, so it never moves.
+    pub fn output_watermark(&self, watermark: i64) -> i64 {
+        if Side::BOTH.iter().any(|&side| self.interval.seen_from(side).has_no_last()) {
+            return WATERMARK_START;
+        }
+        // In wide arithmetic: what is held back may be more than an i64 holds.
+        let reach = self.interval.hi().max(self.interval.lo().saturating_neg()).max(0);
+        let held_back = i128::from(reach) + i128::from(self.lateness.allowed);
+        (i128::from(watermark) - held_back).max(i128::from(i64::MIN)) as i64
+    }
 }
 
 impl JoinSpecBuilder {

@@ -17,6 +17,7 @@ pub struct OperatorSubject {
     shards: Vec<IntervalJoin>,
     /// Rows that one call of `work` may free; small, so that the loop around it is exercised.
     work_budget: usize,
+    ended: bool,
 }
 
 impl OperatorSubject {
@@ -29,6 +30,7 @@ impl OperatorSubject {
             shards: (0..shard_count).map(|_| shard()).collect(),
             hasher,
             work_budget: 3,
+            ended: false,
         }
     }
 
@@ -45,6 +47,11 @@ impl OperatorSubject {
     /// The time below which no shard will emit.
     pub fn output_watermark(&self) -> i64 {
         self.shards.iter().map(IntervalJoin::output_watermark).min().expect("at least one shard")
+    }
+
+    /// Whether the input has ended, once at least.
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
     fn key_value(&self, key: &[u8]) -> u64 {
@@ -107,6 +114,7 @@ impl OperatorSubject {
     /// Tells all shards what the clocks say now, and has the work done.
     fn apply_clocks(&mut self, input_ended: bool) -> Vec<Output> {
         let mut out = Collected::default();
+        self.ended |= input_ended;
         let [left, right] = [self.clocks[0].watermark(), self.clocks[1].watermark()];
         for shard in &mut self.shards {
             shard.advance(left, right);
