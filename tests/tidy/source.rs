@@ -49,6 +49,13 @@ impl Source {
         text.contains("//") && !code.contains("//") || text.trim_start().starts_with('*')
     }
 
+    /// Whether a line belongs to a file of tests, or to what follows `#[cfg(test)]` in a file.
+    pub fn is_test(&self, line: usize) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        let before = self.code.lines().take(line);
+        name.ends_with("tests.rs") || before.into_iter().any(|code| code.contains("#[cfg(test)]"))
+    }
+
     /// `path:line`, counted from 1.
     pub fn place(&self, line: usize) -> String {
         format!("{}:{}", self.path, line + 1)
