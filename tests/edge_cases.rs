@@ -9,7 +9,7 @@ use common::{OperatorSubject, OracleSubject, limits};
 use intervale::error::{JoinError, PushError, SpecError};
 use intervale::event::{EventBatch, Key, KeyHasher, KeyKind, Side};
 use intervale::join::oracle::{Oracle, Output};
-use intervale::join::{IntervalJoin, JoinKind, JoinSpec};
+use intervale::join::{IntervalJoin, JoinKind, JoinSpec, MatchChoice};
 use intervale::limits::Limits;
 use intervale::time::{
     Bound, BoundedDisorder, IntervalError, LatePolicy, LatenessClock, SideClock, Timestamp,
@@ -64,6 +64,7 @@ on_both! {
     case_30_pair_time_and_order_of_padded_rows,
     case_39_late_by_exactly_the_allowed_lateness,
     case_40_keys_do_not_mix,
+    an_interval_without_end_keeps_rows,
     semi_once_at_the_first_match,
     anti_when_freed_unmatched,
     full_join_pads_both_sides,
@@ -338,6 +339,13 @@ fn case_18_input_stops(make: Make) {
     run.left(1, 10);
     assert_eq!(run.subject.finish(Side::Left, 0), NOTHING);
     assert_eq!(run.subject.finish(Side::Right, 0), [left_alone(1)]);
+    // A row that no watermark frees comes out, too, and no sooner than with the last source.
+    let mut run = Run::with_sources(make, &spec, [2, 1]);
+    run.left(1, i64::MAX - 1);
+    run.watermark(i64::MAX);
+    assert_eq!(run.subject.finish(Side::Left, 0), NOTHING);
+    assert_eq!(run.subject.finish(Side::Right, 0), NOTHING);
+    assert_eq!(run.subject.finish(Side::Left, 1), [left_alone(1)]);
 }
 
 fn case_19_matched_row_is_not_padded(make: Make) {
@@ -377,6 +385,70 @@ fn case_20_residual_decides_matched() {
         assert_eq!(oracle.event(Side::Right, 0, Some(b"k"), 10, 11).unwrap(), matched);
         assert_eq!(oracle.end(), NOTHING, "{kind:?}");
     }
+}
+
+/// An oracle that chooses; the left side has promised all but everything already, so that the
+/// right side's watermark is the merged one.
+fn choosing(choice: MatchChoice, policy: LatePolicy) -> Oracle {
+    let spec = between(-10, 10).kind(JoinKind::Left).choice(choice);
+    let spec = build(spec.lateness(lateness(policy, LatenessClock::Merged, 0)));
+    let mut oracle = Oracle::new(&spec, 1, 1);
+    oracle.watermark(Side::Left, 0, i64::MAX - 1);
+    oracle
+}
+
+#[test]
+fn a_choice_comes_out_when_it_is_final() {
+    use MatchChoice::{First, Last, Nearest};
+    // Right times that come before the left row at 100, and the first watermark at which no event
+    // on time would be chosen instead; the ids are the places.
+    let cases: [(MatchChoice, &[i64], u64, i64); 8] = [
+        (First, &[97, 95, 95, 99], 1, 95),
+        (First, &[110], 0, 110),
+        (Last, &[97, 105, 105], 1, 111),
+        (Nearest, &[97, 103], 0, 103),
+        (Nearest, &[103, 97], 1, 103),
+        (Nearest, &[103, 96], 0, 103),
+        (Nearest, &[109, 91], 1, 109),
+        (Nearest, &[90], 0, 110),
+    ];
+    for (choice, times, chosen, final_at) in cases {
+        let mut oracle = choosing(choice, LatePolicy::Drop);
+        for (id, &ts) in times.iter().enumerate() {
+            oracle.event(Side::Right, 0, Some(b"k"), ts, id as u64).unwrap();
+        }
+        let out = oracle.event(Side::Left, 0, Some(b"k"), 100, 50).unwrap();
+        assert_eq!(out, NOTHING, "{choice:?} {times:?}");
+        assert_eq!(oracle.watermark(Side::Right, 0, final_at - 1), NOTHING, "{choice:?} {times:?}");
+        let out = oracle.watermark(Side::Right, 0, final_at);
+        let ts = times[chosen as usize].max(100);
+        assert_eq!(out, [pair(50, chosen, ts)], "{choice:?} {times:?}");
+        assert_eq!(oracle.end(), NOTHING);
+    }
+}
+
+#[test]
+fn a_choice_that_nothing_can_better_comes_out_at_once() {
+    for (choice, ts) in
+        [(MatchChoice::First, 90), (MatchChoice::Last, 110), (MatchChoice::Nearest, 100)]
+    {
+        let mut oracle = choosing(choice, LatePolicy::Drop);
+        oracle.event(Side::Left, 0, Some(b"k"), 100, 1).unwrap();
+        let out = oracle.event(Side::Right, 0, Some(b"k"), ts, 2).unwrap();
+        assert_eq!(out, [pair(1, 2, ts.max(100))], "{choice:?}");
+        assert_eq!(oracle.event(Side::Right, 0, Some(b"k"), ts, 3).unwrap(), NOTHING);
+        assert_eq!(oracle.end(), NOTHING);
+    }
+}
+
+#[test]
+fn a_late_row_that_joins_can_be_chosen_until_the_choice_is_out() {
+    let mut oracle = choosing(MatchChoice::Last, LatePolicy::Join);
+    oracle.event(Side::Left, 0, Some(b"k"), 100, 1).unwrap();
+    oracle.watermark(Side::Right, 0, 105);
+    assert_eq!(oracle.event(Side::Right, 0, Some(b"k"), 101, 2).unwrap(), NOTHING);
+    assert_eq!(oracle.event(Side::Right, 0, Some(b"k"), 104, 3).unwrap(), NOTHING);
+    assert_eq!(oracle.watermark(Side::Right, 0, 111), [pair(1, 3, 104)]);
 }
 
 fn case_21_null_key(make: Make) {
@@ -468,15 +540,16 @@ fn case_27_all_inputs_idle(make: Make) {
 fn case_28_finished_is_not_idle(make: Make) {
     let mut run = Run::with_sources(make, &of_kind(JoinKind::Left, 0, 5), [1, 2]);
     run.left(1, 10);
-    run.left_watermark(10);
+    run.left_watermark(1000);
     run.subject.watermark(Side::Right, 1, 5);
     assert_eq!(run.subject.idle(Side::Right, 1), NOTHING);
     assert_eq!(run.subject.finish(Side::Right, 0), NOTHING, "the idle one may come back");
     let right = run.event(Side::Right, 1, Some("k"), 2, 12).unwrap();
     assert_eq!(right, [pair(1, 2, 12)]);
     run.left(3, 100);
-    assert_eq!(run.subject.finish(Side::Right, 1), NOTHING, "the left side is at 10");
-    assert_eq!(run.subject.finish(Side::Left, 0), [left_alone(3)]);
+    assert_eq!(run.subject.watermark(Side::Right, 1, 105), NOTHING);
+    assert_eq!(run.subject.finish(Side::Right, 1), [left_alone(3)], "the left side is at 1000");
+    assert_eq!(run.left(4, 999), NOTHING, "late");
 }
 
 fn case_29_minimum_of_both_sides(make: Make) {
@@ -565,6 +638,18 @@ fn case_40_a_side_that_stays_empty_takes_bounded_memory() {
     assert!(last <= warm + warm / 2, "{warm} bytes grew to {last}");
     let left = join.counters().side(Side::Left);
     assert!(left.buffered() < 5_000, "{} rows of dead keys are kept", left.buffered());
+}
+
+fn an_interval_without_end_keeps_rows(make: Make) {
+    let spec = JoinSpec::between(Bound::Closed(0), Bound::Unbounded).keys(KeyKind::Bytes);
+    let mut run = Run::new(make, &build(spec.kind(JoinKind::Full)));
+    run.left(1, -1000);
+    run.event(Side::Left, 0, Some("other"), 2, -1000).unwrap();
+    run.right(3, -2000);
+    assert_eq!(run.watermark(-1999), [right_alone(3)], "that side has an end");
+    assert_eq!(run.watermark(i64::MAX), NOTHING);
+    assert_eq!(run.right(4, i64::MAX), [pair(1, 4, i64::MAX)]);
+    assert_eq!(run.end(), [left_alone(2)]);
 }
 
 fn semi_once_at_the_first_match(make: Make) {
