@@ -1,7 +1,7 @@
 //! The command line: what the user typed, what it resolves to, and one file a command.
 //!
-//! A command is a module with an `Args` (what clap parses) and a `run(args) -> Result<(), Failure>`.
-//! To add one: write the module, add a variant to [`Command`] and an arm to `run` below.
+//! A command is a module with an `Args` (what clap parses) and a `run` of it that may fail with a
+//! [`Failure`]. To add one: write it, add a variant to [`Command`] and an arm to `run` below.
 //!
 //! Results go to standard output, everything else to standard error. The exit status is 0 when the
 //! work is done, 1 when it failed while running, 2 for wrong use, and 130 after Ctrl-C.

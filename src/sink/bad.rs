@@ -93,8 +93,8 @@ mod tests {
             (RowFormat::CSV, "right,f.csv,3,ts,\"no, time\",\"a,\"\"b\"\"\"\n"),
             (
                 RowFormat::JsonLines,
-                "{\"side\":\"right\",\"file\":\"f.csv\",\"line\":3,\"column\":\"ts\",\"reason\":\"no, time\",\
-                 \"row\":\"a,\\\"b\\\"\"}\n",
+                "{\"side\":\"right\",\"file\":\"f.csv\",\"line\":3,\"column\":\"ts\",\
+                 \"reason\":\"no, time\",\"row\":\"a,\\\"b\\\"\"}\n",
             ),
         ] {
             let path = dir.path().join("bad");

@@ -264,9 +264,8 @@ mod tests {
 
     #[test]
     fn json_has_every_field() {
-        expect![[r#"
-            {"left_rows":2000004,"right_rows":7,"pairs":1900003,"rows_out":1900003,"left_matched":1900000,"left_unmatched":100000,"left_late":2,"left_bad":1,"left_null_key":1,"right_matched":3,"right_unmatched":4,"right_late":0,"right_bad":0,"right_null_key":0,"match_rate":0.95,"late_rate":9.999945000302498e-7,"state_rows_peak":600000,"state_bytes_peak":54525952,"rss_bytes_peak":1073741824,"watermark":1704103210000,"time_unit":"ms","elapsed_s":0.5,"rows_per_s":4000022.0,"cpu_s":0.75,"cores":2,"runtime":"threads","simd":"avx2","latency_ns":{"p50":900,"p90":1500,"p99":20000,"p999":3000000,"max":2000000000},"interrupted":false}
-        "#]].assert_eq(&sample().json());
+        let value: Value = serde_json::from_str(&sample().json()).unwrap();
+        expect![[""]].assert_eq(&serde_json::to_string_pretty(&value).unwrap());
     }
 
     #[test]
