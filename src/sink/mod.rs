@@ -13,4 +13,4 @@ pub use bad::BadRows;
 pub use columns::Columns;
 pub use encode::{Encoder, SideRows};
 pub use output::{OpenMode, Output};
-pub use rows::{RowSink, RowSinks};
+pub use rows::{RowSink, RowSinks, SortOptions};

@@ -7,7 +7,7 @@ use crate::event::{Event, Key, Side};
 use crate::join::{Emit, Sink, SinkError};
 use crate::sink::Output;
 use crate::sink::encode::{Encoder, Scratch};
-use crate::sink::sorter::{Entry, NO_POSITION, Sorter};
+use crate::sink::sorter::{NO_POSITION, Place, Slices, Sorter};
 use crate::source::split_position;
 
 /// Bytes a core gathers before it writes: large enough for the system call not to matter.
@@ -18,21 +18,32 @@ const BLOCK_BYTES: usize = 128 << 10;
 pub struct RowSinks {
     encoder: Encoder,
     output: Arc<Output>,
-    sorter: Option<Sorter>,
+    sorter: Option<(Sorter, SortOptions)>,
     late: Option<(Encoder, Arc<Output>)>,
     left_out: AtomicU64,
 }
 
+/// How rows of several cores are put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortOptions {
+    /// How many cores there are: as many sinks must finish.
+    pub cores: usize,
+    /// Ticks of the slices of time that are sorted one by one. A row waits at most so much longer
+    /// than it must; too short ones cost more than sorting.
+    pub slice: i64,
+}
+
 impl RowSinks {
-    /// Rows go to `output`, in order if `sorted_cores` says how many cores there are (their rows
-    /// must start with their positions then); late rows to theirs.
+    /// Rows go to `output`, in order if `sorted` says so (they must start with their positions
+    /// then); late rows to theirs.
     pub fn new(
         encoder: Encoder,
         output: Arc<Output>,
-        sorted_cores: Option<usize>,
+        sorted: Option<SortOptions>,
         late: Option<(Encoder, Arc<Output>)>,
     ) -> Arc<RowSinks> {
-        let sorter = sorted_cores.map(|cores| Sorter::new(Arc::clone(&output), cores));
+        let sorter =
+            sorted.map(|options| (Sorter::new(Arc::clone(&output), options.cores), options));
         Arc::new(RowSinks { encoder, output, sorter, late, left_out: AtomicU64::new(0) })
     }
 
@@ -43,7 +54,7 @@ impl RowSinks {
             core,
             block: Block::default(),
             late: Block::default(),
-            entries: Vec::new(),
+            slices: Slices::new(self.sorter.as_ref().map_or(1, |(_, options)| options.slice)),
             scratch: Scratch::default(),
             failed: None,
         }
@@ -65,7 +76,7 @@ pub struct RowSink {
     block: Block,
     late: Block,
     /// Rows of a sorted output since the last watermark.
-    entries: Vec<Entry>,
+    slices: Slices,
     scratch: Scratch,
     /// After this nothing is gathered any more.
     failed: Option<SinkError>,
@@ -116,7 +127,8 @@ impl RowSink {
                 Key::Null => &[],
             };
             let time = ts(left).max(ts(right));
-            self.entries.push(Entry::new(time, key, left_position, right_position, out));
+            let place = Place { time, left: left_position, right: right_position };
+            self.slices.push(place, key, out);
             out.clear();
             return;
         }
@@ -143,7 +155,7 @@ impl RowSink {
         if let Err(error) = result {
             self.failed.get_or_insert(error);
             self.block.bytes = Vec::new();
-            self.entries = Vec::new();
+            self.slices = Slices::new(1);
         }
     }
 
@@ -193,18 +205,16 @@ impl Sink for RowSink {
     }
 
     fn output_watermark(&mut self, watermark: i64) -> Result<(), SinkError> {
-        if let (Some(sorter), None) = (&self.shared.sorter, &self.failed) {
-            let written = sorter.advance(self.core, &mut self.entries, watermark);
+        if let (Some((sorter, _)), None) = (&self.shared.sorter, &self.failed) {
+            let written = sorter.advance(self.core, &mut self.slices, watermark);
             self.keep(written);
         }
         self.outcome()
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
-        if let (Some(sorter), None) = (&self.shared.sorter, &self.failed) {
-            let written = sorter.finish(self.core, &mut self.entries);
-            self.keep(written);
-        }
+        // Nothing follows: as after the last watermark there is.
+        let _ = self.output_watermark(i64::MAX);
         // A sum; whoever reads it has joined this core's thread first.
         self.shared.left_out.fetch_add(self.scratch.left_out, Ordering::Relaxed);
         self.scratch.left_out = 0;

@@ -1,7 +1,11 @@
 //! Rows of all cores in one order, written as soon as no core can add an earlier one.
+//!
+//! Time is cut into slices. Each core gathers its rows by slice ([`Slices`]); when its output
+//! watermark passes a slice, it sorts it and hands it over; when all cores have passed it, the
+//! sorted parts are merged and written ([`Sorter`]). So sorting is done on all cores, merging costs
+//! a comparison or two a row, and a row waits for its slice at most that much longer.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::join::SinkError;
@@ -13,59 +17,94 @@ const BLOCK_BYTES: usize = 256 << 10;
 /// The position of a side that has no row in a result: behind all others.
 pub(super) const NO_POSITION: u64 = u64::MAX;
 
-/// A finished row with what it is ordered by: time, key, left position, right position.
+/// What a row is ordered by, besides its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The output time: of a pair, the larger of its two.
+    pub(super) time: i64,
+    /// Where the left row stands in the input, or [`NO_POSITION`].
+    pub(super) left: u64,
+    /// Where the right row stands in the input, or [`NO_POSITION`].
+    pub(super) right: u64,
+}
+
+/// Rows of one core in one slice of time.
+#[derive(Debug, Default)]
+pub(super) struct Slice {
+    entries: Vec<Entry>,
+    /// For each entry its key and then its row.
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    place: Place,
+    key_start: usize,
+    row_start: usize,
+    row_end: usize,
+}
+
+/// What rows are ordered by: time, key, left position, right position.
+type Order<'a> = (i64, &'a [u8], u64, u64);
+
+impl Slice {
+    fn push(&mut self, place: Place, key: &[u8], row: &[u8]) {
+        let key_start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let row_start = self.bytes.len();
+        self.bytes.extend_from_slice(row);
+        self.entries.push(Entry { place, key_start, row_start, row_end: self.bytes.len() });
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.entries.sort_unstable_by(|a, b| order(bytes, a).cmp(&order(bytes, b)));
+    }
+}
+
+#[inline]
+fn order<'a>(bytes: &'a [u8], entry: &Entry) -> Order<'a> {
+    let Place { time, left, right } = entry.place;
+    (time, &bytes[entry.key_start..entry.row_start], left, right)
+}
+
+/// One core's rows that are not yet handed over.
 #[derive(Debug)]
-pub(super) struct Entry {
-    time: i64,
-    left: u64,
-    right: u64,
-    key_len: u32,
-    /// The key, then the row as it is to be written.
-    bytes: Box<[u8]>,
+pub(super) struct Slices {
+    /// Ticks of a slice.
+    width: i64,
+    slices: BTreeMap<i64, Slice>,
 }
 
-impl Entry {
-    pub(super) fn new(time: i64, key: &[u8], left: u64, right: u64, row: &[u8]) -> Entry {
-        let mut bytes = Vec::with_capacity(key.len() + row.len());
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(row);
-        // Keys are limited to 64 KiB.
-        Entry { time, left, right, key_len: key.len() as u32, bytes: bytes.into_boxed_slice() }
+impl Slices {
+    /// For slices of `width` ticks (at least 1); the same for all cores.
+    pub(super) fn new(width: i64) -> Slices {
+        Slices { width: width.max(1), slices: BTreeMap::new() }
     }
 
-    fn row(&self) -> &[u8] {
-        &self.bytes[self.key_len as usize..]
+    pub(super) fn push(&mut self, place: Place, key: &[u8], row: &[u8]) {
+        let slice = place.time.div_euclid(self.width);
+        self.slices.entry(slice).or_default().push(place, key, row);
     }
 
-    fn order(&self) -> (i64, &[u8], u64, u64) {
-        (self.time, &self.bytes[..self.key_len as usize], self.left, self.right)
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
-        Some(self.cmp(other))
+    /// Takes the slices that lie wholly before `watermark`, sorted, and the first one that does
+    /// not. At `i64::MAX` nothing more comes: all are taken.
+    fn take_before(&mut self, watermark: i64) -> (BTreeMap<i64, Slice>, i64) {
+        let (rest, first_open) = if watermark == i64::MAX {
+            (BTreeMap::new(), i64::MAX)
+        } else {
+            let first_open = watermark.div_euclid(self.width);
+            (self.slices.split_off(&first_open), first_open)
+        };
+        let mut taken = std::mem::replace(&mut self.slices, rest);
+        taken.values_mut().for_each(Slice::sort);
+        (taken, first_open)
     }
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}
-
-/// Takes the rows of all cores and writes them in order.
+/// Takes the sorted slices of all cores and writes them in order.
 ///
-/// It holds what lies between the slowest core's output watermark and the newest row; the cost is
-/// a heap operation a row, under one lock.
+/// It holds what lies between the slowest core's output watermark and the fastest one's.
 #[derive(Debug)]
 pub(super) struct Sorter {
     output: Arc<Output>,
@@ -74,8 +113,10 @@ pub(super) struct Sorter {
 
 #[derive(Debug)]
 struct Inner {
-    watermarks: Vec<i64>,
-    heap: BinaryHeap<Reverse<Entry>>,
+    /// By core: the first slice that it may still add to.
+    open: Vec<i64>,
+    /// Of each slice the parts of the cores.
+    parts: BTreeMap<i64, Vec<Slice>>,
     block: Vec<u8>,
     block_rows: u64,
 }
@@ -83,47 +124,56 @@ struct Inner {
 impl Sorter {
     pub(super) fn new(output: Arc<Output>, core_count: usize) -> Sorter {
         let inner = Inner {
-            watermarks: vec![i64::MIN; core_count],
-            heap: BinaryHeap::new(),
+            open: vec![i64::MIN; core_count],
+            parts: BTreeMap::new(),
             block: Vec::new(),
             block_rows: 0,
         };
         Sorter { output, inner: Mutex::new(inner) }
     }
 
-    /// Takes the rows of `core` (and empties the list) and its promise that none with a smaller
-    /// time follows; writes what no core can undercut any more.
+    /// Takes those rows of `core` that lie before its output watermark, and writes what no core can
+    /// undercut any more. `i64::MAX` is the end of the core.
     pub(super) fn advance(
         &self,
         core: usize,
-        entries: &mut Vec<Entry>,
+        slices: &mut Slices,
         watermark: i64,
     ) -> Result<(), SinkError> {
+        let (taken, first_open) = slices.take_before(watermark);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.heap.extend(entries.drain(..).map(Reverse));
-        inner.watermarks[core] = inner.watermarks[core].max(watermark);
-        let until = inner.watermarks.iter().copied().min().unwrap_or(i64::MAX);
-        inner.write_until(until, &self.output)
-    }
-
-    /// `core` has ended. The last one's end writes all that is left.
-    pub(super) fn finish(&self, core: usize, entries: &mut Vec<Entry>) -> Result<(), SinkError> {
-        self.advance(core, entries, i64::MAX)
+        if taken.is_empty() && inner.open[core] >= first_open {
+            return Ok(());
+        }
+        for (slice, part) in taken {
+            inner.parts.entry(slice).or_default().push(part);
+        }
+        inner.open[core] = inner.open[core].max(first_open);
+        let first_open = inner.open.iter().copied().min().unwrap_or(i64::MAX);
+        inner.write_before(first_open, &self.output)
     }
 }
 
 impl Inner {
-    /// Writes the rows before `until`; all of them at `i64::MAX`.
-    fn write_until(&mut self, until: i64, output: &Output) -> Result<(), SinkError> {
-        while let Some(Reverse(first)) = self.heap.peek() {
-            if first.time >= until && until != i64::MAX {
+    fn write_before(&mut self, first_open: i64, output: &Output) -> Result<(), SinkError> {
+        while let Some(first) = self.parts.first_entry() {
+            if *first.key() >= first_open && first_open != i64::MAX {
                 break;
             }
-            self.block.extend_from_slice(first.row());
-            self.block_rows += 1;
-            self.heap.pop();
-            if self.block.len() >= BLOCK_BYTES {
-                self.write_block(output)?;
+            let parts = first.remove();
+            let rows =
+                parts.iter().flat_map(|part| part.entries.iter().map(move |row| (part, row)));
+            let mut rows: Vec<(&Slice, &Entry)> = rows.collect();
+            // A stable sort finds the sorted parts and merges them.
+            rows.sort_by(|(a_part, a), (b_part, b)| {
+                order(&a_part.bytes, a).cmp(&order(&b_part.bytes, b))
+            });
+            for (part, row) in rows {
+                self.block.extend_from_slice(&part.bytes[row.row_start..row.row_end]);
+                self.block_rows += 1;
+                if self.block.len() >= BLOCK_BYTES {
+                    self.write_block(output)?;
+                }
             }
         }
         self.write_block(output)
@@ -144,30 +194,68 @@ impl Inner {
 mod tests {
     use super::*;
     use crate::sink::OpenMode;
+    use proptest::prelude::*;
 
-    fn entry(time: i64, key: &str, left: u64, right: u64) -> Entry {
-        Entry::new(
-            time,
-            key.as_bytes(),
-            left,
-            right,
-            format!("{time}{key}{left}{right}\n").as_bytes(),
-        )
+    type Row = (i64, u8, u64, u64);
+
+    fn push(slices: &mut Slices, (time, key, left, right): Row) {
+        let text = format!("{time} {key} {left} {right}\n");
+        slices.push(Place { time, left, right }, &[key], text.as_bytes());
+    }
+
+    fn sorter(dir: &tempfile::TempDir, cores: usize) -> (Sorter, std::path::PathBuf) {
+        let path = dir.path().join("rows");
+        let (output, _) = Output::open(&path, OpenMode::Append).unwrap();
+        (Sorter::new(Arc::new(output), cores), path)
     }
 
     #[test]
     fn rows_come_out_in_order_and_as_soon_as_they_can() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("rows");
-        let (output, _) = Output::open(&path, OpenMode::Append).unwrap();
-        let sorter = Sorter::new(Arc::new(output), 2);
+        let (sorter, path) = sorter(&dir, 2);
+        let mut cores = [Slices::new(1), Slices::new(1)];
         let written = || std::fs::read_to_string(&path).unwrap();
-        sorter.advance(0, &mut vec![entry(2, "b", 0, 0), entry(1, "c", 0, 0)], 2).unwrap();
+        for row in [(2, 2, 0, 0), (1, 3, 0, 0)] {
+            push(&mut cores[0], row);
+        }
+        sorter.advance(0, &mut cores[0], 2).unwrap();
         assert_eq!(written(), "", "the other core may still have earlier rows");
-        sorter.advance(1, &mut vec![entry(1, "b", 1, 0), entry(1, "b", 0, 9)], 3).unwrap();
-        assert_eq!(written(), "1b09\n1b10\n1c00\n", "2 is not before core 0's watermark");
-        sorter.finish(1, &mut vec![entry(i64::MAX, "", 0, 0)]).unwrap();
-        sorter.finish(0, &mut vec![entry(2, "a", 0, 0)]).unwrap();
-        assert!(written().ends_with("1c00\n2a00\n2b00\n922337203685477580700\n"), "{}", written());
+        for row in [(1, 2, 1, 0), (1, 2, 0, 9)] {
+            push(&mut cores[1], row);
+        }
+        sorter.advance(1, &mut cores[1], 3).unwrap();
+        let first = "1 2 0 9\n1 2 1 0\n1 3 0 0\n";
+        assert_eq!(written(), first, "2 is not before core 0's watermark");
+        push(&mut cores[1], (i64::MAX, 0, 0, 0));
+        sorter.advance(1, &mut cores[1], i64::MAX).unwrap();
+        push(&mut cores[0], (2, 1, 0, 0));
+        sorter.advance(0, &mut cores[0], i64::MAX).unwrap();
+        let rest = "2 1 0 0\n2 2 0 0\n9223372036854775807 0 0 0\n";
+        assert_eq!(written(), format!("{first}{rest}"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_cores_and_slices_the_order_is_the_same(
+            rows in prop::collection::vec((-50_i64..50, 0_u8..3, 0_u64..3, 0_u64..9), 0..80),
+            width in 1_i64..30,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let (sorter, path) = sorter(&dir, 3);
+            let mut cores = [const { () }; 3].map(|()| Slices::new(width));
+            let mut by_time = rows.clone();
+            by_time.sort();
+            for (number, &row) in by_time.iter().enumerate() {
+                let core = number % 3;
+                push(&mut cores[core], row);
+                sorter.advance(core, &mut cores[core], row.0).unwrap();
+            }
+            for core in 0..3 {
+                sorter.advance(core, &mut cores[core], i64::MAX).unwrap();
+            }
+            let line = |(time, key, left, right): &Row| format!("{time} {key} {left} {right}\n");
+            let expected: String = by_time.iter().map(line).collect();
+            prop_assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
+        }
     }
 }

@@ -8,7 +8,11 @@ use crate::cli::join::open::Inputs;
 use crate::cli::join::plan::Plan;
 use crate::event::Side;
 use crate::join::{JoinKind, SinkError};
-use crate::sink::{BadRows, Encoder, OpenMode, Output, RowSinks};
+use crate::sink::{BadRows, Encoder, OpenMode, Output, RowSinks, SortOptions};
+
+/// Slices into which the time that sorted rows wait is cut: a row waits a little longer than it
+/// must, and slices are long enough to be worth their handling.
+const SLICES: i64 = 64;
 
 /// Everything rows are written to.
 pub(super) struct Outputs {
@@ -20,11 +24,17 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Opens all of them and writes their headers.
+    /// Opens all of them and writes their headers. `hold_back` is how long sorted rows wait for
+    /// each other, in ticks.
     ///
     /// # Errors
     /// [`Failure::Failed`] names the output that cannot be written.
-    pub(super) fn open(plan: &Plan, inputs: &Inputs, cores: usize) -> Result<Outputs, Failure> {
+    pub(super) fn open(
+        plan: &Plan,
+        inputs: &Inputs,
+        cores: usize,
+        hold_back: i64,
+    ) -> Result<Outputs, Failure> {
         let [left, right] = Side::BOTH.map(|side| inputs.sides[side.index()].rows());
         let left_only = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti);
         let encoder = Encoder::pairs(plan.output.format.rows(), &left, &right, left_only);
@@ -43,7 +53,8 @@ impl Outputs {
             others.push(Arc::clone(&output));
             bad_rows = Some(BadRows::new(output, format.rows()));
         }
-        let sorted = plan.machine.deterministic.then_some(cores);
+        let slice = (hold_back / SLICES).max(1);
+        let sorted = plan.machine.deterministic.then_some(SortOptions { cores, slice });
         let sinks = RowSinks::new(encoder, Arc::clone(&main), sorted, late);
         Ok(Outputs { main, others, sinks, bad_rows })
     }

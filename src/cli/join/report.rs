@@ -165,7 +165,11 @@ impl Report {
         line("latency", self.latency.map_or("-".to_owned(), show_latency));
         let rate = show_rate(self.rows_per_s());
         line("time", format!("{:.3} s, CPU {:.3} s, {rate} rows/s", self.elapsed_s, self.cpu_s));
-        line("ran on", format!("{} cores, {}, simd {}", self.cores, self.runtime, self.simd));
+        let cores = match self.cores {
+            1 => "1 core".to_owned(),
+            count => format!("{count} cores"),
+        };
+        line("ran on", format!("{cores}, {}, simd {}", self.runtime, self.simd));
         if self.interrupted {
             line("", "stopped by Ctrl-C: rows still buffered count as unmatched".to_owned());
         }
@@ -265,7 +269,44 @@ mod tests {
     #[test]
     fn json_has_every_field() {
         let value: Value = serde_json::from_str(&sample().json()).unwrap();
-        expect![[""]].assert_eq(&serde_json::to_string_pretty(&value).unwrap());
+        expect![[r#"
+            {
+              "left_rows": 2000004,
+              "right_rows": 7,
+              "pairs": 1900003,
+              "rows_out": 1900003,
+              "left_matched": 1900000,
+              "left_unmatched": 100000,
+              "left_late": 2,
+              "left_bad": 1,
+              "left_null_key": 1,
+              "right_matched": 3,
+              "right_unmatched": 4,
+              "right_late": 0,
+              "right_bad": 0,
+              "right_null_key": 0,
+              "match_rate": 0.95,
+              "late_rate": 9.999945000302498e-7,
+              "state_rows_peak": 600000,
+              "state_bytes_peak": 54525952,
+              "rss_bytes_peak": 1073741824,
+              "watermark": 1704103210000,
+              "time_unit": "ms",
+              "elapsed_s": 0.5,
+              "rows_per_s": 4000022.0,
+              "cpu_s": 0.75,
+              "cores": 2,
+              "runtime": "threads",
+              "simd": "avx2",
+              "latency_ns": {
+                "p50": 900,
+                "p90": 1500,
+                "p99": 20000,
+                "p999": 3000000,
+                "max": 2000000000
+              },
+              "interrupted": false
+            }"#]].assert_eq(&serde_json::to_string_pretty(&value).unwrap());
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     }
     let cores =
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
-    let outputs = Outputs::open(plan, &inputs, cores)?;
+    let outputs = Outputs::open(plan, &inputs, cores, spec.output_hold_back())?;
     // From here on there is something to put in order.
     os::catch_interrupts();
     let (builder, feeds) =
