@@ -21,3 +21,8 @@ pub mod sink;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod workload;
+
+/// The library example of the README is compiled and run by the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -306,7 +306,8 @@ mod tests {
                 "max": 2000000000
               },
               "interrupted": false
-            }"#]].assert_eq(&serde_json::to_string_pretty(&value).unwrap());
+            }"#]]
+        .assert_eq(&serde_json::to_string_pretty(&value).unwrap());
     }
 
     #[test]
