@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use crate::sample::JOIN;
-use crate::support::{Dir, sorted_rows};
+use crate::support::{Dir, Lines, sorted_rows};
 
 fn join(rest: &str) -> String {
     format!("join {JOIN} --between -5m..5m --stats none {rest}")
@@ -158,10 +158,17 @@ fn results_reach_a_pipe_while_the_input_is_still_open() {
     );
     let mut stdin = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, b"order_id,amount,ts\no001,1,1704103200000\n").unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().starts_with("order_id,"));
-    assert!(lines.next().unwrap().unwrap().starts_with("o001,1,"));
+    let lines = Lines::of(child.stdout.take().unwrap());
+    assert!(lines.next().is_some_and(|line| line.starts_with("order_id,")));
+    assert!(lines.next().is_some_and(|line| line.starts_with("o001,1,")));
     drop(stdin);
-    assert!(lines.next().is_none());
+    assert_eq!(lines.next(), None);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn nothing_is_drawn_where_nobody_looks() {
+    let dir = Dir::with_sample();
+    let quiet = dir.run(&join("")).ok();
+    assert!(!quiet.err.contains("buffered") && !quiet.err.contains('\x1b'), "{}", quiet.err);
 }

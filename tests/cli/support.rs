@@ -128,6 +128,31 @@ impl From<Output> for Ran {
     }
 }
 
+/// The lines of a stream, read on a thread of its own, so that a test can give up waiting.
+pub struct Lines(std::sync::mpsc::Receiver<String>);
+
+impl Lines {
+    pub fn of(stream: impl std::io::Read + Send + 'static) -> Lines {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = std::io::BufRead::lines(std::io::BufReader::new(stream));
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Lines(receiver)
+    }
+
+    /// The next line; `None` at the end of the stream.
+    #[track_caller]
+    pub fn next(&self) -> Option<String> {
+        use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        match self.0.recv_timeout(std::time::Duration::from_secs(60)) {
+            Ok(line) => Some(line),
+            Err(Disconnected) => None,
+            Err(Timeout) => panic!("no line came within a minute"),
+        }
+    }
+}
+
 /// The rows under a header, sorted.
 pub fn sorted_rows(text: &str) -> Vec<String> {
     let mut rows: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();

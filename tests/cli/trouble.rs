@@ -1,5 +1,9 @@
 //! Rows that are late, bad or without a key: counted, written where asked, never lost.
 
+use std::io::Write;
+use std::sync::mpsc::RecvTimeoutError::Disconnected;
+use std::time::Duration;
+
 use crate::support::{Dir, number};
 
 const T: i64 = 1_700_000_000_000;
@@ -120,4 +124,68 @@ fn a_state_that_is_full_fails_when_asked_and_says_so() {
     let join = "join --left l.csv --right r.csv --on id --left-time ts --right-time ts \
                 --between -1h..1h --max-state 64KiB --on-full fail";
     dir.run(join).fails(1, &["--max-state"]);
+}
+
+#[test]
+fn a_missing_time_is_a_bad_row() {
+    let dir = Dir::new();
+    let rows = format!("{{\"id\":1,\"ts\":null}}\n{{\"id\":1}}\n{{\"id\":1,\"ts\":{T}}}\n");
+    dir.write("l.jsonl", rows).write("r.csv", format!("id,ts\n1,{T}\n"));
+    let join = JOIN.replace("l.csv", "l.jsonl");
+    dir.run(&format!("join {join}")).fails(1, &["l.jsonl, line 1", "it has no time"]);
+    dir.write("r.csv", format!("id,ts\n1,{T}\n1,\n"));
+    let (_, report) = dir.join(&format!("{join} --bad-rows skip"));
+    assert_eq!(number(&report, "left_bad"), 2);
+    assert_eq!(number(&report, "right_bad"), 1);
+    assert_eq!(number(&report, "pairs"), 1, "the number 1 is the text 1");
+}
+
+#[test]
+fn rows_of_several_files_that_are_bad_are_found_in_their_file() {
+    let dir = Dir::new();
+    dir.write("l1.csv", format!("id,ts\na,{T}\n")).write("l2.csv", format!("id,ts\na,{T}\nb\n"));
+    dir.write("r.csv", format!("id,ts\na,{T}\n"));
+    let join = JOIN.replace("--left l.csv", "--left l1.csv --left l2.csv");
+    let (_, report) = dir.join(&format!("{join} --bad-rows-output bad.jsonl"));
+    assert_eq!(number(&report, "left_bad"), 1);
+    let row: serde_json::Value = serde_json::from_str(&dir.read("bad.jsonl")).unwrap();
+    assert_eq!(
+        (&row["file"], &row["line"], &row["row"]),
+        (&"l2.csv".into(), &3.into(), &"b".into())
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_silent_source_stops_holding_the_watermark_back() {
+    let dir = Dir::new();
+    dir.write("l.csv", format!("id,ts\na,{T}\n"));
+    let made = std::process::Command::new("mkfifo").arg(dir.path("r.csv")).status().unwrap();
+    assert!(made.success());
+    let mut child = dir.spawn(
+        "join --left l.csv --right r.csv --right - --on id --left-time ts --right-time ts \
+         --between 0..5m --type left --idle-timeout 100ms --stats none",
+    );
+    let mut busy = std::fs::OpenOptions::new().write(true).open(dir.path("r.csv")).unwrap();
+    let mut silent = child.stdin.take().unwrap();
+    silent.write_all(format!("id,ts\ny,{T}\n").as_bytes()).unwrap();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    // A row every few milliseconds, an hour further on: were it silent, too, nobody could say that
+    // time goes on.
+    let writer = std::thread::spawn(move || {
+        busy.write_all(b"id,ts\n").unwrap();
+        for hour in 0.. {
+            busy.write_all(format!("x,{}\n", T + hour * 3_600_000).as_bytes()).unwrap();
+            if stopped.recv_timeout(Duration::from_millis(10)) == Err(Disconnected) {
+                return;
+            }
+        }
+    });
+    let lines = crate::support::Lines::of(child.stdout.take().unwrap());
+    assert_eq!(lines.next().as_deref(), Some("id,ts,id_right,ts_right"));
+    assert_eq!(lines.next(), Some(format!("a,{T},,")), "both right inputs are still open");
+    drop((silent, stop));
+    writer.join().unwrap();
+    assert_eq!(lines.next(), None);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

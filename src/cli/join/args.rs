@@ -186,7 +186,8 @@ pub(super) struct MachineArgs {
     /// Bound on buffered state, like 4GiB or 500MB [default: half of this host's memory]
     #[arg(long, value_name = "SIZE")]
     pub(super) max_state: Option<String>,
-    /// When the bound is reached: stop reading until rows are freed, or end the run
+    /// When the bound comes near: stop reading what is ahead until rows are freed, or go on and
+    /// end the run at the bound
     #[arg(long, value_name = "POLICY", default_value = "block")]
     pub(super) on_full: OnFull,
 }

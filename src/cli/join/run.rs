@@ -120,7 +120,11 @@ fn watch(engine: &Engine<RowSink>, plan: &Plan, feeds: &Feeds, unit: TimeUnit) -
                 rows: Side::BOTH.map(|side| counters.side(side).rows),
                 pairs: counters.pairs,
                 buffered: Side::BOTH.iter().map(|&side| counters.side(side).buffered()).sum(),
-                watermarks: metrics.watermarks,
+                watermarks: Side::BOTH.map(|side| {
+                    // As the shards go by it: it never goes back, whoever is idle.
+                    let applied = metrics.shards.iter().map(|shard| shard.watermarks[side.index()]);
+                    applied.min().unwrap_or(i64::MIN)
+                }),
                 unit,
                 bytes: feeds.bytes(),
             });
@@ -240,8 +244,8 @@ fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
             ))
         }
         EngineError::Join { error: JoinError::StateFull { .. }, .. } => Failure::failed(format!(
-            "buffered rows need more than the {} of --max-state; raise it, narrow --between, or \
-             lower --out-of-orderness",
+            "buffered rows need more than the {} of --max-state, and reading on is the only way \
+             to free some; raise it, narrow --between, or lower --out-of-orderness",
             show_size(plan.machine.state_bytes_max)
         )),
         error => Failure::failed(error.to_string()),
