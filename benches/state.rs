@@ -20,7 +20,9 @@ struct Count {
 }
 
 impl Visit for Count {
-    fn partner(&mut self, _index: usize, partner: Partner<'_>) -> bool {
+    fn begin(&mut self, _index: usize) {}
+
+    fn partner(&mut self, partner: Partner<'_>) -> bool {
         self.partners += 1;
         self.bytes += u64::from(partner.row[0]);
         true

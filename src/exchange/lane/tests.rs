@@ -1,6 +1,5 @@
 //! The lane against a queue, alone and under two threads.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::thread;
 
