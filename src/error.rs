@@ -152,6 +152,8 @@ pub enum JoinError {
         /// The bound.
         bytes_max: u64,
     },
+    /// An event was refused, and nothing was changed.
+    Refused(PushError),
     /// The counts of a run do not add up: a fault of the engine, never of the input.
     Unbalanced(String),
 }
@@ -170,6 +172,7 @@ impl fmt::Display for JoinError {
                 "buffered state needs {bytes} bytes and {bytes_max} are allowed; raise the bound, \
                  narrow the interval, or see which watermark stands still"
             ),
+            JoinError::Refused(error) => error.fmt(f),
             JoinError::Unbalanced(what) => {
                 write!(f, "the counts of this run do not add up ({what}); please report this")
             }

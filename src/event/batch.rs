@@ -249,6 +249,13 @@ impl EventBatch {
         self.lags.push(lag);
     }
 
+    /// Says how late the event was that was pushed last, into a batch of late events.
+    #[inline]
+    pub fn set_lag(&mut self, lag: i64) {
+        self.lags.resize(self.len().saturating_sub(1), 0);
+        self.lags.push(lag);
+    }
+
     #[inline]
     fn append(&mut self, value: u64, ts: i64) {
         self.keys.push(value);

@@ -7,10 +7,12 @@ mod counters;
 mod emit;
 mod interval;
 pub mod oracle;
+mod single;
 mod spec;
 mod visit;
 
 pub use counters::{Counters, SideCounters};
 pub use emit::{Emit, Sink, SinkError};
 pub use interval::IntervalJoin;
+pub use single::Join;
 pub use spec::{JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice};
