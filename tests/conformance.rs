@@ -4,28 +4,39 @@
 
 mod common;
 
-use common::{OperatorSubject, OracleSubject, Scenario, Subject, apply, bundles, check};
+use common::{
+    EngineSubject, OperatorSubject, OracleSubject, Scenario, Subject, apply, bundles, check,
+};
 use intervale::error::JoinError;
 use intervale::event::{KeyKind, Side};
 use intervale::join::MatchChoice;
 use intervale::join::oracle::Output;
+use intervale::runtime::RuntimeChoice;
 use intervale::time::LatePolicy;
 
-/// Runs every scenario that `wanted` names and reports all that fail.
+/// Runs every scenario that `wanted` names, some at a time, and reports all that fail.
 fn run(
     subject_name: &str,
     scenarios: &[Scenario],
     ordered: bool,
     wanted: impl Fn(&Scenario) -> bool,
-    subject: impl Fn(&Scenario) -> Box<dyn Subject>,
+    subject: impl Fn(&Scenario) -> Box<dyn Subject> + Sync,
 ) {
+    // Engines wait for their cores most of the time.
+    const AT_A_TIME: usize = 4;
     let scenarios: Vec<_> = scenarios.iter().filter(|scenario| wanted(scenario)).collect();
-    let failures: Vec<String> = scenarios
-        .iter()
-        .filter_map(|scenario| check(scenario, &mut *subject(scenario), ordered).err())
-        .collect();
-    println!("{subject_name}: {} scenarios ran, {} failed", scenarios.len(), failures.len());
     assert!(!scenarios.is_empty(), "{subject_name}: the corpus has no scenario");
+    let check_all = |part: &[&Scenario]| -> Vec<String> {
+        let check = |scenario: &&Scenario| check(scenario, &mut *subject(scenario), ordered).err();
+        part.iter().filter_map(check).collect()
+    };
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let parts = scenarios.chunks(scenarios.len().div_ceil(AT_A_TIME));
+        let running: Vec<_> = parts.map(|part| scope.spawn(|| check_all(part))).collect();
+        let joined = running.into_iter().map(|part| part.join().expect("a subject panicked"));
+        joined.flatten().collect()
+    });
+    println!("{subject_name}: {} scenarios ran, {} failed", scenarios.len(), failures.len());
     let first: Vec<_> = failures.iter().take(5).cloned().collect();
     assert!(failures.is_empty(), "{} failed, first:\n{}", failures.len(), first.join("\n"));
 }
@@ -97,6 +108,29 @@ fn the_operator_conforms_on_several_shards() {
                 Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, shard_count))
             },
         );
+    }
+}
+
+#[test]
+fn the_engine_conforms_on_threads() {
+    engine(RuntimeChoice::Threads, &[1, 2, 8]);
+}
+
+#[test]
+fn the_engine_conforms_on_the_best_runtime() {
+    engine(RuntimeChoice::Auto, &[1, 2]);
+}
+
+/// Step by step, as one shard does; over several there is no order between their rows.
+fn engine(runtime: RuntimeChoice, shard_counts: &[usize]) {
+    let scenarios = bundles(KeyKind::Bytes);
+    let wanted = |scenario: &Scenario| every_match(scenario) && scenario.ends_for_good();
+    for &shard_count in shard_counts {
+        let name = format!("engine, {runtime:?}, {shard_count} shards");
+        run(&name, &scenarios, shard_count == 1, wanted, |scenario| {
+            let Scenario { spec, sources, .. } = scenario;
+            Box::new(EngineSubject::new(spec, *sources, shard_count, runtime))
+        });
     }
 }
 

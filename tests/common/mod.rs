@@ -3,11 +3,13 @@
 // Every test binary uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
+mod engine;
 mod operator;
 pub mod run;
 mod scenario;
 mod subject;
 
+pub use engine::EngineSubject;
 pub use operator::OperatorSubject;
 pub use scenario::{Scenario, bundles, check};
 pub use subject::{Arrival, OracleSubject, Step, Subject, apply};

@@ -183,7 +183,7 @@ impl Subject for OperatorSubject {
 }
 
 /// Tests write keys as text; an integer join takes the first eight bytes of it.
-fn int_key(key: &[u8]) -> u64 {
+pub fn int_key(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     assert!(key.len() <= 8, "the tests' keys fit an integer");
     bytes[..key.len()].copy_from_slice(key);
@@ -194,7 +194,8 @@ fn int_key(key: &[u8]) -> u64 {
 #[derive(Default)]
 struct Collected(Vec<Output>);
 
-fn id_of(event: &Event<'_>) -> u64 {
+/// The test's name of an event: its row.
+pub fn id_of(event: &Event<'_>) -> u64 {
     u64::from_le_bytes(event.row.try_into().expect("a row is its id"))
 }
 

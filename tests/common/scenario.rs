@@ -127,6 +127,12 @@ impl Scenario {
         }
     }
 
+    /// Whether sources are silent once they have ended, as handles of an engine must be.
+    pub fn ends_for_good(&self) -> bool {
+        let end = self.steps.iter().position(|step| *step == Step::End);
+        end.is_none_or(|end| end + 1 == self.steps.len())
+    }
+
     /// How many late rows of each side the scenario expects.
     pub fn late_counts(&self) -> [u64; 2] {
         Side::BOTH.map(|wanted| {

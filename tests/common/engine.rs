@@ -1,0 +1,135 @@
+//! The whole engine as a subject: sources, lanes, shards on threads, sinks.
+
+use std::mem;
+use std::sync::{Arc, Mutex};
+
+use intervale::engine::{Engine, Source};
+use intervale::error::JoinError;
+use intervale::event::{Event, Key, KeyKind, Side};
+use intervale::join::oracle::Output;
+use intervale::join::{Emit, JoinSpec, Sink};
+use intervale::limits::Limits;
+use intervale::runtime::{CoreChoice, RuntimeChoice};
+
+use super::limits;
+use super::operator::{id_of, int_key};
+use super::subject::{Arrival, Subject};
+
+/// Everything that the sinks of all shards took.
+type Taken = Arc<Mutex<Vec<Output>>>;
+
+/// An engine with a barrier after every step, so that it is known which step caused what.
+pub struct EngineSubject {
+    engine: Option<Engine<Record>>,
+    /// Until they end.
+    sources: [Vec<Option<Source>>; 2],
+    keys: KeyKind,
+    taken: Taken,
+}
+
+struct Record(Taken);
+
+impl EngineSubject {
+    pub fn new(
+        spec: &JoinSpec,
+        sources: [usize; 2],
+        shard_count: usize,
+        runtime: RuntimeChoice,
+    ) -> EngineSubject {
+        let taken = Taken::default();
+        // Each shard gets an equal part.
+        let state_bytes_max = limits().state_bytes_max.map(|bytes| bytes * shard_count as u64);
+        let engine = Engine::builder(*spec)
+            .cores(CoreChoice::count(shard_count).expect("a count of shards"))
+            .runtime(runtime)
+            .limits(Limits { state_bytes_max, ..limits() })
+            .sinks(|_| Record(Arc::clone(&taken)))
+            .start()
+            .expect("the engine starts");
+        let sources = Side::BOTH.map(|side| {
+            let add = |_| Some(engine.source(side).expect("a source more"));
+            (0..sources[side.index()]).map(add).collect()
+        });
+        engine.seal();
+        EngineSubject { engine: Some(engine), sources, keys: spec.keys(), taken }
+    }
+
+    fn source(&mut self, side: Side, source: usize) -> &mut Source {
+        self.sources[side.index()][source].as_mut().expect("the source has not ended")
+    }
+
+    /// Waits until the step has been carried out; after the last source's end, until all is over.
+    fn outputs(&mut self) -> Vec<Output> {
+        let ended = self.sources.iter().flatten().all(Option::is_none);
+        match &self.engine {
+            Some(_) if ended => {
+                let engine = self.engine.take().expect("it is there");
+                engine.finish().expect("the engine ends well, with counts that add up");
+            }
+            Some(engine) => engine.flush().expect("the engine runs"),
+            None => {}
+        }
+        mem::take(&mut *self.taken.lock().expect("no sink panicked"))
+    }
+}
+
+impl Subject for EngineSubject {
+    fn event(&mut self, event: &Arrival) -> Result<Vec<Output>, JoinError> {
+        let key = match (&event.key, self.keys) {
+            (None, _) => Key::Null,
+            (Some(key), KeyKind::Bytes) => Key::Bytes(key),
+            (Some(key), KeyKind::Int) => Key::Int(int_key(key)),
+        };
+        let ts = event.ts.max(i64::MIN + 1);
+        let row = event.id.to_le_bytes();
+        self.source(event.side, event.source).push(key, ts, &row).expect("it is taken");
+        Ok(self.outputs())
+    }
+
+    fn watermark(&mut self, side: Side, source: usize, ts: i64) -> Vec<Output> {
+        self.source(side, source).watermark(ts).expect("it is taken");
+        self.outputs()
+    }
+
+    fn idle(&mut self, side: Side, source: usize) -> Vec<Output> {
+        self.source(side, source).idle().expect("it is taken");
+        self.outputs()
+    }
+
+    fn finish(&mut self, side: Side, source: usize) -> Vec<Output> {
+        if let Some(source) = self.sources[side.index()][source].take() {
+            source.finish().expect("it ends");
+        }
+        self.outputs()
+    }
+
+    fn end(&mut self) -> Vec<Output> {
+        for source in self.sources.iter_mut().flatten().filter_map(Option::take) {
+            source.finish().expect("it ends");
+        }
+        self.outputs()
+    }
+}
+
+impl Record {
+    fn take(&mut self, output: Output) {
+        self.0.lock().expect("no sink panicked").push(output);
+    }
+}
+
+impl Emit for Record {
+    fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
+        let ts = left.ts.max(right.ts);
+        self.take(Output::Pair { left: id_of(&left), right: id_of(&right), ts });
+    }
+
+    fn single(&mut self, side: Side, event: Event<'_>) {
+        self.take(Output::Single { side, id: id_of(&event) });
+    }
+
+    fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
+        self.take(Output::Late { side, id: id_of(&event), lag });
+    }
+}
+
+impl Sink for Record {}
