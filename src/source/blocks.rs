@@ -246,7 +246,8 @@ impl<R: Read> BlockReader<R> {
     fn read_some(&mut self) -> Result<(), ReadError> {
         if self.len == self.pending.len() {
             // Some room beyond the block, so that the record across its end often fits.
-            let room = (self.len * 2).max(self.options.block_bytes + 4096);
+            let block_bytes = self.options.block_bytes.max(1);
+            let room = (self.len * 2).max(block_bytes + block_bytes / 16);
             self.pending.resize(room, 0);
         }
         loop {

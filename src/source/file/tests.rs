@@ -237,6 +237,7 @@ proptest! {
                 (false, None) => BatchKind::Keyed,
             };
             prop_assert_eq!(rig.arrived.get(&position), Some(&(kind, lag, ts)));
+            prop_assert!(rig.applied_before[&position] <= ts || ts < watermark);
         }
         prop_assert_eq!(rig.source.counts().late, late);
     }
