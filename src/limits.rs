@@ -34,6 +34,12 @@ pub const SOURCE_COUNT_MAX: usize = 1024;
 /// enough that it and the events made of it stay in a second-level cache.
 pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
 
+/// Smallest block worth handing out.
+pub const BLOCK_BYTES_MIN: usize = 16 << 10;
+
+/// Bytes that all blocks at work should not exceed, however many files and cores there are.
+pub const BLOCK_BYTES_TOTAL: usize = 64 << 20;
+
 /// Events that a parser hands over at a time: enough that handing over costs nothing, few enough
 /// that they are still in the first- or second-level cache when they are spread over the shards.
 pub const CHUNK_EVENTS_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use super::scan::RecordEnds;
 use super::schema::RowFormat;
-use crate::limits::{BLOCK_BYTES_DEFAULT, ROW_BYTES_MAX};
+use crate::limits::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MIN, BLOCK_BYTES_TOTAL, ROW_BYTES_MAX};
 
 /// Whole records of a stream, in one piece.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +38,16 @@ pub struct ReadOptions {
     pub block_bytes: usize,
     /// Hand records on as soon as they are complete instead of filling blocks: for pipes.
     pub eager: bool,
+}
+
+impl ReadOptions {
+    /// Blocks as large as `reader_count` readers (files times cores) can have at the same time
+    /// without more than [`BLOCK_BYTES_TOTAL`] for all of them, within sensible bounds.
+    pub fn shared_by(reader_count: usize) -> ReadOptions {
+        let block_bytes = BLOCK_BYTES_TOTAL / reader_count.max(1);
+        let block_bytes = block_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_DEFAULT);
+        ReadOptions { block_bytes, ..ReadOptions::default() }
+    }
 }
 
 impl Default for ReadOptions {

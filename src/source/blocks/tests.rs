@@ -191,3 +191,11 @@ fn buffers_go_round() {
     }
     assert!(places.len() <= 3, "{places:?}");
 }
+
+#[test]
+fn many_readers_have_small_blocks() {
+    let block_bytes = |readers| ReadOptions::shared_by(readers).block_bytes;
+    assert_eq!([0, 1, 256].map(block_bytes), [BLOCK_BYTES_DEFAULT; 3]);
+    assert_eq!(block_bytes(1024), 64 << 10);
+    assert_eq!(block_bytes(1 << 20), BLOCK_BYTES_MIN);
+}
