@@ -242,7 +242,7 @@ mod tests {
         ) {
             let dir = tempfile::tempdir().unwrap();
             let (sorter, path) = sorter(&dir, 3);
-            let mut cores = [const { () }; 3].map(|()| Slices::new(width));
+            let mut cores: [Slices; 3] = std::array::from_fn(|_| Slices::new(width));
             let mut by_time = rows.clone();
             by_time.sort();
             for (number, &row) in by_time.iter().enumerate() {
@@ -250,8 +250,8 @@ mod tests {
                 push(&mut cores[core], row);
                 sorter.advance(core, &mut cores[core], row.0).unwrap();
             }
-            for core in 0..3 {
-                sorter.advance(core, &mut cores[core], i64::MAX).unwrap();
+            for (core, slices) in cores.iter_mut().enumerate() {
+                sorter.advance(core, slices, i64::MAX).unwrap();
             }
             let line = |(time, key, left, right): &Row| format!("{time} {key} {left} {right}\n");
             let expected: String = by_time.iter().map(line).collect();
