@@ -43,7 +43,7 @@
 //! | 0 | [`time`] | instants, intervals, watermarks, lateness |
 //! | 0 | [`event`] | keys, and batches of events in columns |
 //! | 1 | [`state`] | buffered events: insert, probe, retire |
-//! | 2 | [`join`] | what matches and what comes out; the operator, and [`join::oracle`], its reference |
+//! | 2 | [`join`] | what matches and comes out; the operator; [`join::oracle`], its reference |
 //! | 3 | [`exchange`] | lanes between cores, partitioning, the table of watermarks |
 //! | 4 | [`shard`] | one core's state machine: no IO, no clock, no thread |
 //! | 5 | [`runtime`] | what drives it: pinned threads, io_uring executors, a seeded simulation |

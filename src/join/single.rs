@@ -86,8 +86,8 @@ impl Join {
         self.operator.on_batch(&self.batch, out)
     }
 
-    /// Matches a batch of one side, made with [`hasher`](Self::hasher); its events do not match each
-    /// other. Batches of [`BATCH_EVENTS_MAX`](crate::limits::BATCH_EVENTS_MAX) are fastest.
+    /// Matches a batch of one side, made with [`hasher`](Self::hasher); its events do not match
+    /// each other. Batches of [`BATCH_EVENTS_MAX`](crate::limits::BATCH_EVENTS_MAX) are fastest.
     ///
     /// Under `LatenessClock::Own` the batch's kind says whether its events are late: the caller has
     /// judged.

@@ -41,8 +41,8 @@ pub(super) struct Walks {
 }
 
 impl State {
-    /// Hands the other side's rows of an entry, whose head there is live, with times in `[lo, hi]` to
-    /// `visit`, in the order in which they were stored. Returns whether any matched.
+    /// Hands the other side's rows of an entry, whose head there is live, with times in `[lo, hi]`
+    /// to `visit`, in the order in which they were stored. Returns whether any matched.
     #[inline]
     pub(super) fn probe_chain<V: Visit>(
         &mut self,
@@ -177,7 +177,8 @@ impl State {
     }
 
     /// Makes a side's buckets wider when its probes cross many short runs, or runs that they want
-    /// most of: keys are sparser, or events less in order, than the interval alone lets expect. Returns whether it did.
+    /// most of: keys are sparser, or events less in order, than the interval alone lets expect. Returns
+    /// whether it did.
     pub(super) fn widen_if_walks_are_long(&mut self, side: Side) -> bool {
         const PROBES_JUDGED: u32 = 4096;
         const BUCKETS_LEAST: usize = 3;

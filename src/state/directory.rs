@@ -3,7 +3,7 @@
 //! A chain is walked from the newest bucket on; a probe that wants rows of a minute ago would walk
 //! hundreds of runs. Once a walk was that long, the key gets a directory on that side: a small hash
 //! table from bucket to run (open addressing, identity hash: neighbouring buckets are neighbours).
-//! The head in the key's index entry then names the directory. Runs of one bucket are still chained.
+//! The head in the key's index entry then names the directory. Runs of one bucket stay chained.
 
 use super::arena::{Arena, DIRECTORY_CHUNK, Handle, PLACE_BITS, PLACE_MASK, chunk_of};
 use super::run::Run;

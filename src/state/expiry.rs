@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::arena::Handle;
 
-/// Slots per bucket width, as a power of two: few enough rows that sorting one slot is a short step.
+/// Slots per bucket width, as a power of two: few enough rows that sorting one slot is short.
 const SLOTS_LOG2: u32 = 6;
 const RING_LEN: usize = 256;
 const SPARES_MAX: usize = 64;

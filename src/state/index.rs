@@ -223,8 +223,8 @@ impl Index {
         }
     }
 
-    /// Grows at once, after [`insert`](Self::insert) found no room: to the end of the growth that is
-    /// under way, or by a whole one.
+    /// Grows at once, after [`insert`](Self::insert) found no room: to the end of the growth
+    /// that is under way, or by a whole one.
     #[cold]
     pub(super) fn grow_now(&mut self, arenas: &Arenas) {
         if self.old.line_count == 0 {

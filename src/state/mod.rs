@@ -78,8 +78,8 @@ impl Layout {
             .max(0)
             .saturating_add(i128::from(allowed_lateness));
         let ticks = (width / 2).max(reach / 256).max(1);
-        // The power of two at or above, at most half of all time.
-        let bucket_shift = (127 - (ticks * 2 - 1).leading_zeros()).min(62);
+        // The nearest power of two, at most half of all time.
+        let bucket_shift = (ticks + ticks / 2).ilog2().min(62);
         Layout { bucket_shift, filter: Filter::detect(), expires: [false; 2] }
     }
 }

@@ -117,7 +117,7 @@ impl Ring {
                 let bytes = self
                     .bucket_bytes_expected
                     .max(place.checked_sub(1).map_or(0, |older| self.buckets[older].run_bytes()));
-                // Most of it in one chunk, which is rounded up; the rest, if any, goes to further ones.
+                // Most of it in one chunk, which is rounded up; the rest goes to further ones.
                 let first = (bytes / 4 * 3).max(FIRST_CHUNK_BYTES_MIN);
                 let chunk = arena.take(first, number).ok_or(Exhausted)?;
                 let chunks = self.chunk_vec_pool.pop().unwrap_or_default();

@@ -146,7 +146,7 @@ impl Table {
         (home..=home + reach).map(|number| self.line(number))
     }
 
-    /// Makes lines up to `number`, and those that they overflow into, out of `spares` or new memory.
+    /// Makes lines up to `number`, and those that they overflow into, of `spares` or new memory.
     pub(super) fn extend_to(&mut self, number: usize, spares: &mut Vec<NonNull<Line>>) {
         while self.segments.len() * SEGMENT_LINES <= number + OVERFLOW_MAX {
             self.segments.push(spares.pop().unwrap_or_else(allocate_segment));

@@ -214,7 +214,8 @@ proptest! {
         expires: [bool; 2],
     ) {
         let interval = Interval::closed(lo, lo + width).unwrap();
-        run_steps(steps, interval, Layout { bucket_shift: shift, filter: Filter::detect(), expires })?;
+        let layout = Layout { bucket_shift: shift, filter: Filter::detect(), expires };
+        run_steps(steps, interval, layout)?;
     }
 
     #[test]
