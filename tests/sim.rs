@@ -149,6 +149,16 @@ fn expected(scenario: &Scenario) -> (Vec<Output>, Oracle) {
     (outputs, oracle)
 }
 
+/// What is in one sorted list more often than in the other.
+fn difference(these: &[Output], those: &[Output]) -> Vec<Output> {
+    let mut rest = those.iter().peekable();
+    let is_missing = |this: &&Output| {
+        while rest.next_if(|that| that < this).is_some() {}
+        rest.next_if(|that| that == this).is_none()
+    };
+    these.iter().filter(is_missing).copied().collect()
+}
+
 fn schedule(rng: &mut Rng) -> Schedule {
     Schedule {
         seed: rng.next_u64(),
@@ -170,7 +180,12 @@ fn check(seed: u64) -> Outcome {
         Err(error) => panic!("{error}; {again}"),
     };
     let (outputs, oracle) = expected(&scenario);
-    assert_eq!(outcome.outputs, outputs, "{:?} {schedule:?}; {again}", scenario.spec);
+    if outcome.outputs != outputs {
+        let missing = difference(&outputs, &outcome.outputs);
+        let extra = difference(&outcome.outputs, &outputs);
+        let spec = scenario.spec;
+        panic!("missing {missing:?}, extra {extra:?} under {spec:?}, {schedule:?}; {again}");
+    }
     outcome.counters.check().unwrap_or_else(|error| panic!("{error}; {again}"));
     for side in Side::BOTH {
         let (own, reference) = (outcome.counters.side(side), oracle.counters().side(side));

@@ -238,6 +238,47 @@ impl EventBatch {
         self.append(from.keys[index], from.ts[index]);
     }
 
+    /// Appends the events `range` of `from`, as they are stored there: a copy a column.
+    ///
+    /// # Panics
+    /// When `from` has not so many events, or the rows of both would not fit 4 GiB.
+    pub fn extend_from(&mut self, from: &EventBatch, range: std::ops::Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let rows_start = if range.start == 0 { 0 } else { from.row_ends[range.start - 1] };
+        let rows_end = from.row_ends[range.end - 1];
+        let own_start = self.rows.len();
+        assert!(own_start + (rows_end - rows_start) as usize <= u32::MAX as usize);
+        self.keys.extend_from_slice(&from.keys[range.clone()]);
+        self.ts.extend_from_slice(&from.ts[range.clone()]);
+        // Cannot truncate or wrap: the assertion bounds every end.
+        let moved = |&end: &u32| end - rows_start + own_start as u32;
+        self.row_ends.extend(from.row_ends[range].iter().map(moved));
+        self.rows.extend_from_slice(&from.rows[rows_start as usize..rows_end as usize]);
+    }
+
+    /// Appends the events `picks` of `from`, counted from `first` on, as they are stored there.
+    ///
+    /// # Panics
+    /// When `from` has not so many events.
+    #[inline]
+    pub fn extend_picked(&mut self, from: &EventBatch, first: usize, picks: &[u8]) {
+        let place = |&pick: &u8| first + usize::from(pick);
+        self.keys.extend(picks.iter().map(|pick| from.keys[place(pick)]));
+        self.ts.extend(picks.iter().map(|pick| from.ts[place(pick)]));
+        for pick in picks {
+            let row = from.stored_row(place(pick));
+            // A copy of known length is two instructions, one of any length is a call.
+            match <&[u8; 8]>::try_from(row) {
+                Ok(row) => self.rows.extend_from_slice(row),
+                Err(_) => self.rows.extend_from_slice(row),
+            }
+            // Cannot truncate: a part of `from` and of this batch, both under 4 GiB; see `push`.
+            self.row_ends.push(self.rows.len() as u32);
+        }
+    }
+
     /// Appends event `index` of `from` to a batch of late events.
     pub fn push_late_from(&mut self, from: &EventBatch, index: usize, lag: i64) {
         self.push_from(from, index);
@@ -282,6 +323,28 @@ mod tests {
         let first = copy.event(1, &hasher);
         assert_eq!(first, Event { key: Key::Bytes("订单".as_bytes()), ts: 5, row: b"row" });
         assert_eq!(copy.event(0, &hasher), Event { key: Key::Bytes(b""), ts: 5, row: b"" });
+    }
+
+    #[test]
+    fn a_range_is_appended_like_its_events_one_by_one() {
+        let hasher = KeyHasher::new(KeyKind::Bytes, 7);
+        let mut from = EventBatch::with_capacity(Side::Left, 4, 64);
+        for (ts, row) in [b"".as_slice(), b"one", b"", b"threee", b"four!!!"].iter().enumerate() {
+            let time = Timestamp::new(ts as i64).unwrap();
+            from.push(&hasher, Key::Bytes(row), time, row).unwrap();
+        }
+        for start in 0..=5 {
+            for end in start..=5 {
+                let (mut range, mut singles) = (from.clone(), from.clone());
+                range.extend_from(&from, start..end);
+                (start..end).for_each(|index| singles.push_from(&from, index));
+                assert_eq!(format!("{range:?}"), format!("{singles:?}"), "{start}..{end}");
+                let picks: Vec<u8> = (0..(end - start) as u8).collect();
+                let mut picked = from.clone();
+                picked.extend_picked(&from, start, &picks);
+                assert_eq!(format!("{picked:?}"), format!("{singles:?}"), "{start}..{end}");
+            }
+        }
     }
 
     #[test]

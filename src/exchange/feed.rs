@@ -67,3 +67,77 @@ impl Alignment {
         slowest.is_some_and(|slowest| own.saturating_sub(slowest) > max_drift)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::event::Side;
+    use crate::exchange::Watermarks;
+
+    fn slots() -> (Watermarks, [WatermarkSlot; 3]) {
+        let table = Watermarks::with_capacity(2);
+        let sides = [Side::Left, Side::Left, Side::Right];
+        let slots = sides.map(|side| table.add_source(side).unwrap());
+        (table, slots)
+    }
+
+    const BY_10: Alignment = Alignment { max_drift: Some(10) };
+
+    fn paused(slots: &[WatermarkSlot]) -> Vec<bool> {
+        slots.iter().map(|slot| BY_10.pauses(slot)).collect()
+    }
+
+    #[test]
+    fn who_runs_ahead_of_the_slowest_waits() {
+        let (_table, slots) = slots();
+        slots[0].advance(100);
+        assert_eq!(paused(&slots), [true, false, false], "the others have not begun");
+        slots[1].advance(95);
+        slots[2].advance(90);
+        assert_eq!(paused(&slots), [false, false, false], "10 ticks are allowed");
+        slots[1].advance(101);
+        assert_eq!(paused(&slots), [false, true, false]);
+        slots[2].advance(200);
+        assert_eq!(paused(&slots), [false, false, true]);
+        assert!(!Alignment::default().pauses(&slots[2]), "nothing is aligned");
+    }
+
+    #[test]
+    fn nobody_waits_for_the_silent_and_the_finished() {
+        let (_table, slots) = slots();
+        slots[0].advance(1000);
+        slots[1].idle();
+        slots[2].finish();
+        assert_eq!(paused(&slots), [false, false, false]);
+        slots[1].advance(0);
+        assert_eq!(paused(&slots), [true, false, false]);
+        slots[1].finish();
+        assert_eq!(paused(&slots), [false, false, false]);
+    }
+
+    #[test]
+    fn ends_of_time_do_not_wrap() {
+        let (_table, slots) = slots();
+        slots[0].advance(i64::MAX - 1);
+        slots[1].advance(i64::MIN + 2);
+        assert_eq!(paused(&slots), [true, false, false]);
+        slots[1].finish();
+        slots[2].advance(i64::MAX - 2);
+        assert_eq!(paused(&slots), [false, false, false]);
+    }
+
+    /// Whatever the watermarks are, somebody may go on.
+    #[test]
+    fn never_all_wait() {
+        let steps = [i64::MIN + 2, -20, -10, 0, 5, 11, 100, i64::MAX];
+        for left in steps {
+            for right in steps {
+                let table = Watermarks::with_capacity(1);
+                let slots = Side::BOTH.map(|side| table.add_source(side).unwrap());
+                slots[0].advance(left);
+                slots[1].advance(right);
+                assert!(paused(&slots).contains(&false), "{left} and {right}");
+            }
+        }
+    }
+}

@@ -1,4 +1,6 @@
-//! Which shard owns a key.
+//! Which shard owns a key, and how a batch is taken apart by shards.
+
+use crate::limits::{BATCH_EVENTS_MAX, SHARD_COUNT_MAX};
 
 /// The shard that owns the key of this value, out of `shard_count` (1 to 2^32).
 ///
@@ -7,6 +9,56 @@
 #[inline]
 pub const fn shard_of(value: u64, shard_count: usize) -> usize {
     (((value >> 32) * shard_count as u64) >> 32) as usize
+}
+
+/// Sorts the events of a batch by shard, a piece of up to [`BATCH_EVENTS_MAX`] at a time: places of
+/// one byte, by counting. The work space is kept.
+#[derive(Debug, Default)]
+pub(super) struct Sorter {
+    /// Where the places of each shard end in `places`; those of the next begin there.
+    ends: Vec<u16>,
+    shards: Vec<u8>,
+    places: Vec<u8>,
+}
+
+// A place and a shard fit a byte each.
+const _: () = assert!(BATCH_EVENTS_MAX <= 256 && SHARD_COUNT_MAX <= 256);
+
+impl Sorter {
+    /// Sorts the places `0..values.len()`, in order within each shard.
+    ///
+    /// # Panics
+    /// When there are more than [`BATCH_EVENTS_MAX`] values, or more than 256 shards.
+    pub(super) fn sort(&mut self, shard_count: usize, values: &[u64]) {
+        assert!(values.len() <= BATCH_EVENTS_MAX && shard_count <= SHARD_COUNT_MAX);
+        self.ends.clear();
+        self.ends.resize(shard_count, 0);
+        self.shards.resize(BATCH_EVENTS_MAX, 0);
+        self.places.resize(BATCH_EVENTS_MAX, 0);
+        let shards = &mut self.shards[..values.len()];
+        for (shard, &value) in shards.iter_mut().zip(values) {
+            let own = shard_of(value, shard_count);
+            self.ends[own] += 1;
+            // Cannot truncate: there are at most 256 shards.
+            *shard = own as u8;
+        }
+        let mut start = 0;
+        for end in &mut self.ends {
+            // For now the start of the shard's places; every place moves it on, to their end.
+            start += std::mem::replace(end, start);
+        }
+        for (place, &shard) in shards.iter().enumerate() {
+            let end = &mut self.ends[usize::from(shard)];
+            self.places[usize::from(*end)] = place as u8;
+            *end += 1;
+        }
+    }
+
+    /// The places of one shard, after [`sort`](Self::sort).
+    pub(super) fn places(&self, shard: usize) -> &[u8] {
+        let start = if shard == 0 { 0 } else { self.ends[shard - 1] };
+        &self.places[usize::from(start)..usize::from(self.ends[shard])]
+    }
 }
 
 #[cfg(test)]
@@ -26,6 +78,24 @@ mod tests {
             (0..keys).for_each(|key| counts[shard_of(hasher.int(key), shard_count)] += 1);
             // Six standard deviations of a binomial with mean 1000.
             assert!(counts.iter().all(|&count| (810..1190).contains(&count)), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn places_are_sorted_by_shard_and_keep_their_order() {
+        let hasher = KeyHasher::new(KeyKind::Int, 3);
+        for shard_count in [1, 2, 7, SHARD_COUNT_MAX] {
+            let mut sorter = Sorter::default();
+            for count in [0, 1, 100, BATCH_EVENTS_MAX] {
+                let values: Vec<u64> = (0..count as u64).map(|key| hasher.int(key)).collect();
+                sorter.sort(shard_count, &values);
+                for shard in 0..shard_count {
+                    let own = |&place: &usize| shard_of(values[place], shard_count) == shard;
+                    let expected: Vec<u8> =
+                        (0..count).filter(own).map(|place| place as u8).collect();
+                    assert_eq!(sorter.places(shard), expected, "{shard} of {shard_count}");
+                }
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Everything one core needs to send events to all shards.
 
 mod port;
+mod spread;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -9,7 +10,8 @@ use std::collections::VecDeque;
 use crate::error::PushError;
 use crate::event::{BatchKind, EventBatch, Key, KeyHasher};
 use crate::exchange::lane::Refused;
-use crate::exchange::{LinkSender, WatermarkSlot, shard_of};
+use crate::exchange::partition::{Sorter, shard_of};
+use crate::exchange::{LinkSender, WatermarkSlot};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
 use crate::time::{Lateness, LatenessClock, Timestamp};
 
@@ -80,6 +82,8 @@ pub struct Producer {
     parked: VecDeque<(u32, Box<EventBatch>)>,
     /// Scratch: shards whose lane is full.
     full: Vec<bool>,
+    /// Work space.
+    sorter: Sorter,
     now_ns: u64,
     oldest_ns: Option<u64>,
     unpublished: bool,
@@ -103,6 +107,7 @@ impl Producer {
         options.batch_events = options.batch_events.clamp(1, BATCH_EVENTS_MAX);
         Producer {
             full: vec![false; links.len()],
+            sorter: Sorter::default(),
             links,
             options,
             ports: Vec::new(),
@@ -168,6 +173,12 @@ impl Producer {
     pub fn push_batch(&mut self, port: PortId, batch: &EventBatch) -> Result<Flow, PushError> {
         self.admit(port)?;
         let arrived_ns = if batch.arrived_ns == 0 { self.now_ns } else { batch.arrived_ns };
+        // Batches of huge rows go event by event, so that what is open stays near its target.
+        let is_plain = batch.kind == BatchKind::Keyed && batch.row_bytes() < BATCH_ROW_BYTES_TARGET;
+        if is_plain && self.is_on_time(port, batch) {
+            self.spread(port, batch, arrived_ns)?;
+            return Ok(self.flow());
+        }
         let null_key = batch.kind == BatchKind::NullKey;
         for (index, (&value, &ts)) in batch.keys().iter().zip(batch.timestamps()).enumerate() {
             let (kind, lag) = match batch.lags().get(index) {
@@ -343,6 +354,7 @@ impl Producer {
         }
     }
 
+    /// The open batch of a port, kind and shard; it has room for at least one event.
     #[inline]
     fn open_batch(
         &mut self,

@@ -336,19 +336,33 @@ impl<'a> Sim<'a> {
             feeds.swap_remove(feed);
             return Ok(false);
         };
-        *place += 1;
-        let SimOp::Event { key, ts, id } = *op else {
+        if *op == SimOp::Idle {
+            *place += 1;
             producer.idle(*port);
             return Ok(true);
-        };
-        let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
-        let key = key.map_or(Key::Null, Key::Int);
-        if self.rng.one_in(4) && key != Key::Null {
-            let mut batch = EventBatch::with_capacity(Side::Left, 1, 8);
-            batch.push(&self.hasher, key, ts, &id.to_le_bytes())?;
-            return Ok(producer.push_batch(*port, &batch)? == Flow::Open);
         }
-        Ok(producer.push(*port, key, ts, &id.to_le_bytes())? == Flow::Open)
+        // One event, or a batch of some that follow each other.
+        let count = if self.rng.one_in(4) { 1 + self.rng.below(20) as usize } else { 1 };
+        let mut batch = EventBatch::with_capacity(Side::Left, count, 8 * count);
+        let scenario = self.scenario;
+        for op in scenario.sources[*source].script[*place..].iter().take(count) {
+            let adds = scenario.sources.iter().any(|it| it.added_at == Some((*source, *place)));
+            let SimOp::Event { key, ts, id } = *op else { break };
+            if (adds || key.is_none()) && !batch.is_empty() {
+                break;
+            }
+            *place += 1;
+            let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
+            let Some(key) = key else {
+                return Ok(producer.push(*port, Key::Null, ts, &id.to_le_bytes())? == Flow::Open);
+            };
+            if count == 1 {
+                let flow = producer.push(*port, Key::Int(key), ts, &id.to_le_bytes())?;
+                return Ok(flow == Flow::Open);
+            }
+            batch.push(&self.hasher, Key::Int(key), ts, &id.to_le_bytes())?;
+        }
+        Ok(producer.push_batch(*port, &batch)? == Flow::Open)
     }
 
     /// All sources of a core have ended: when everything is sent, its producer goes.

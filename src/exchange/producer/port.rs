@@ -2,7 +2,7 @@
 
 use crate::event::EventBatch;
 use crate::exchange::{Promise, WatermarkSlot};
-use crate::time::{BoundedDisorder, WATERMARK_START};
+use crate::time::{BoundedDisorder, Lateness, WATERMARK_START};
 
 /// One source as a producer knows it.
 #[derive(Debug)]
@@ -62,6 +62,20 @@ impl Port {
             self.watermark = self.watermark.max(self.seen.watermark());
             self.wake();
         }
+    }
+
+    /// Whether each of these times, in their order, is on time at the watermark that it meets.
+    pub(super) fn is_on_time(&self, timestamps: &[i64], lateness: Lateness) -> bool {
+        let mut seen = self.seen;
+        let mut watermark = self.watermark;
+        timestamps.iter().all(|&ts| {
+            let is_on_time = ts >= lateness.threshold(watermark);
+            if matches!(self.promise, Promise::Disorder(_)) {
+                seen.observe(ts);
+                watermark = watermark.max(seen.watermark());
+            }
+            is_on_time
+        })
     }
 
     #[inline]

@@ -145,23 +145,33 @@ fn lateness_is_judged_by_the_source_s_own_watermark() {
 
 #[test]
 fn a_batch_is_judged_and_spread_like_single_events() {
-    let (mut one, mut other) = (rig(3, 64, OWN, 8), rig(3, 64, OWN, 8));
-    let ports = [&mut one, &mut other].map(|rig| rig.port(Side::Left, Promise::Disorder(3)));
-    let mut batch = EventBatch::with_capacity(Side::Left, 64, 512);
-    for index in 0..60u64 {
-        let ts = (index * 7 % 20 + index / 3) as i64;
-        assert_eq!(one.push(ports[0], Some(index), ts), Ok(Flow::Open));
-        let time = Timestamp::new(ts).unwrap();
-        batch.push(&other.hasher, Key::Int(index), time, &ts.to_le_bytes()).unwrap();
+    let merged = Lateness { clock: LatenessClock::Merged, ..OWN };
+    let on_time = Lateness { allowed: 100, ..OWN };
+    let cases = [(3, OWN, true), (3, on_time, false), (3, merged, false), (1, merged, false)];
+    for (shards, lateness, is_late) in cases {
+        let mut rigs = [(); 2].map(|()| rig(shards, 512, lateness, 8));
+        let ports = rigs.each_mut().map(|rig| rig.port(Side::Left, Promise::Disorder(3)));
+        let [one, other] = &mut rigs;
+        for first in [0, 13, 300] {
+            let mut batch = EventBatch::with_capacity(Side::Left, 64, 512);
+            for index in first..2 * first + 1 {
+                let ts = (index * 7 % 20 + index / 3) as i64;
+                assert_eq!(one.push(ports[0], Some(index), ts), Ok(Flow::Open));
+                let time = Timestamp::new(ts).unwrap();
+                batch.push(&other.hasher, Key::Int(index), time, &ts.to_le_bytes()).unwrap();
+            }
+            assert_eq!(other.producer.push_batch(ports[1], &batch), Ok(Flow::Open));
+        }
+        assert_eq!(one.producer.counters(), other.producer.counters());
+        assert_eq!(one.producer.counters().late > 0, is_late);
+        let [one, other] = rigs.map(|mut rig| {
+            assert_eq!(rig.producer.flush(), Ok(Flow::Open));
+            let batches = rig.take_all();
+            let texts = batches.iter().map(|batch| format!("{batch:?}")).collect::<Vec<_>>();
+            (texts, rig.table.side(Side::Left))
+        });
+        assert_eq!(one, other, "{shards} shards");
     }
-    assert_eq!(other.producer.push_batch(ports[1], &batch), Ok(Flow::Open));
-    assert_eq!(one.producer.counters(), other.producer.counters());
-    assert!(one.producer.counters().late > 0);
-    let taken = [&mut one, &mut other].map(|rig| {
-        assert_eq!(rig.producer.flush(), Ok(Flow::Open));
-        rig.take_all().iter().map(|batch| format!("{batch:?}")).collect::<Vec<_>>()
-    });
-    assert_eq!(taken[0], taken[1]);
 }
 
 #[test]
