@@ -136,7 +136,7 @@ impl Report {
         let mut text = String::new();
         let mut line = |label: &str, value: String| {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {label:<15} {value}");
+            let _ = writeln!(text, "{label:<15} {value}");
         };
         let [left, right] = &self.sides;
         let mut table = vec![vec!["left".to_owned(), "right".to_owned()]];
