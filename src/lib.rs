@@ -47,7 +47,8 @@
 //! | 3 | [`exchange`] | lanes between cores, partitioning, the table of watermarks |
 //! | 4 | [`shard`] | one core's state machine: no IO, no clock, no thread |
 //! | 5 | [`runtime`] | what drives it: pinned threads, io_uring executors, a seeded simulation |
-//! | 5 | `source`, `sink` | bytes to batches and back, one file a format (feature `cli`) |
+//! | 5 | `source` | bytes to batches, one file a format (feature `cli`) |
+//! | 6 | `sink` | rows of a source to bytes of an output (feature `cli`) |
 //! | 6 | [`engine`] | spec, sources and sinks to a running engine |
 //! | 7 | [`workload`] | reproducible events, the roofline kernel, measuring |
 //! | 8 | `cli` | what the user typed to what it resolves to (feature `cli`) |

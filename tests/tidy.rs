@@ -20,7 +20,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("shard", 4),
     ("runtime", 5),
     ("source", 5),
-    ("sink", 5),
+    ("sink", 6),
     ("engine", 6),
     ("workload", 7),
     ("cli", 8),
