@@ -318,4 +318,8 @@ where
     fn park_max(&self) -> Duration {
         self.wait_max
     }
+
+    fn polls(&self) -> bool {
+        self.intake.as_ref().is_some_and(|intake| !intake.feeds.is_empty())
+    }
 }

@@ -52,7 +52,7 @@ impl std::error::Error for IdleStrategyError {}
 
 /// Rounds of spinning and yielding (some microseconds each) before `Auto` parks.
 const BACKOFF_ROUNDS: u32 = 8;
-/// The first sleep of a row; each further one is twice as long, up to what the worker allows.
+/// The first sleep of a worker that polls; each further one in a row is twice as long.
 const PARK_FIRST: Duration = Duration::from_micros(50);
 /// Doubling that often takes the first sleep to seconds.
 const PARK_DOUBLINGS_MAX: u32 = 16;
@@ -99,8 +99,9 @@ impl Idler {
         std::mem::take(&mut self.armed)
     }
 
-    /// The worker found nothing to do; it may sleep `park_max` in a row.
-    pub(crate) fn idle(&mut self, park_max: Duration) -> Wait {
+    /// The worker found nothing to do; it may sleep `park_max` in one go, and begins with short
+    /// sleeps if it polls.
+    pub(crate) fn idle(&mut self, park_max: Duration, polls: bool) -> Wait {
         match self.strategy {
             IdleStrategy::Spin => std::hint::spin_loop(),
             IdleStrategy::Yield => std::thread::yield_now(),
@@ -116,7 +117,7 @@ impl Idler {
                 if self.armed {
                     return Wait::Arm;
                 }
-                let wait = PARK_FIRST * (1 << self.parks);
+                let wait = if polls { PARK_FIRST * (1 << self.parks) } else { park_max };
                 self.parks = (self.parks + 1).min(PARK_DOUBLINGS_MAX);
                 return Wait::Park(wait.min(park_max));
             }
@@ -212,32 +213,34 @@ mod tests {
     fn auto_spins_then_arms_then_parks_longer_and_longer() {
         let mut idler = Idler::new(IdleStrategy::Auto, false);
         let mut again = 0;
-        while idler.idle(MAX) == Wait::Again {
+        while idler.idle(MAX, true) == Wait::Again {
             again += 1;
         }
         assert!(again >= BACKOFF_ROUNDS);
         let mut parks = Vec::new();
         for _ in 0..7 {
-            match idler.idle(MAX) {
+            match idler.idle(MAX, true) {
                 Wait::Park(wait) => parks.push(wait.as_micros()),
                 other => panic!("{other:?}"),
             }
-            assert_eq!(idler.idle(MAX), Wait::Arm);
+            assert_eq!(idler.idle(MAX, true), Wait::Arm);
         }
         assert_eq!(parks, [50, 100, 200, 400, 800, 1000, 1000]);
+        assert_eq!(idler.idle(MAX, true), Wait::Park(MAX));
+        assert_eq!(idler.idle(MAX, true), Wait::Arm);
         assert!(idler.busy(), "armed, so it must be disarmed");
         assert!(!idler.busy());
-        assert_eq!(idler.idle(MAX), Wait::Again, "spinning again after work");
+        assert_eq!(idler.idle(MAX, true), Wait::Again, "spinning again after work");
     }
 
     #[test]
     fn nobody_spins_on_a_shared_cpu() {
         for strategy in [IdleStrategy::Spin, IdleStrategy::Auto, IdleStrategy::Park] {
             let mut idler = Idler::new(strategy, true);
-            assert_eq!(idler.idle(MAX), Wait::Arm, "{strategy:?}");
+            assert_eq!(idler.idle(MAX, true), Wait::Arm, "{strategy:?}");
         }
         let mut spinner = Idler::new(IdleStrategy::Spin, false);
-        assert!((0..10_000).all(|_| spinner.idle(MAX) == Wait::Again));
+        assert!((0..10_000).all(|_| spinner.idle(MAX, false) == Wait::Again));
     }
 
     struct Count(AtomicUsize);

@@ -68,9 +68,14 @@ pub trait Worker: Send + 'static {
         Ok(())
     }
 
-    /// How long it may sleep without looking for work that nobody calls it for.
+    /// How long it may sleep in one go, if nobody calls it.
     fn park_max(&self) -> Duration {
         PARK_MAX
+    }
+
+    /// Whether it looks for work that nobody calls it for; its first sleeps are short then.
+    fn polls(&self) -> bool {
+        false
     }
 }
 

@@ -52,7 +52,7 @@ impl<W: Worker> Stepper<W> {
                 }
                 Turn::Again
             }
-            Ok(StepOutcome::Idle) => match self.idler.idle(self.worker.park_max()) {
+            Ok(StepOutcome::Idle) => match self.idle() {
                 Wait::Again => Turn::Again,
                 Wait::Arm => {
                     self.control.calls[self.index].arm(waker);
@@ -70,6 +70,10 @@ impl<W: Worker> Stepper<W> {
                 self.over(End::Panicked(panic_message(&*panic)))
             }
         }
+    }
+
+    fn idle(&mut self) -> Wait {
+        self.idler.idle(self.worker.park_max(), self.worker.polls())
     }
 
     /// The sleep is over, by a call or by its time.
