@@ -177,8 +177,8 @@ impl State {
     }
 
     /// Makes a side's buckets wider when its probes cross many short runs, or runs that they want
-    /// most of: keys are sparser, or events less in order, than the interval alone lets expect. Returns
-    /// whether it did.
+    /// most of: keys are sparser, or events less in order, than the interval alone lets expect.
+    /// Returns whether it did.
     pub(super) fn widen_if_walks_are_long(&mut self, side: Side) -> bool {
         const PROBES_JUDGED: u32 = 4096;
         const BUCKETS_LEAST: usize = 3;

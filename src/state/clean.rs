@@ -136,8 +136,8 @@ fn clean_runs(
                 return Some((number, offset));
             }
             budget -= 1;
-            // SAFETY: runs lie side by side from the start of a chunk to the end of what is used, and `offset`
-            // only moves from one to the next.
+            // SAFETY: runs lie side by side from the start of a chunk to the end of what is used,
+            // and `offset` only moves from one to the next.
             let run = unsafe { Run::at(start.add(offset)) };
             if !run.is_moved() && !arena.is_live(run.older()) {
                 run.set_older(0);

@@ -37,8 +37,8 @@ const WHOLE_WORD: u32 = 1 << 29;
 /// The bits of a tag that number the rows of a side.
 pub(crate) const SEQUENCE_MASK: u32 = WHOLE_WORD - 1;
 
-/// Set in the top byte of a word that holds a row of up to seven bytes; its low bits are the length.
-/// Addresses of user space never have the top byte set.
+/// Set in the top byte of a word that holds a row of up to seven bytes; the low bits are its
+/// length. Addresses of user space never have the top byte set.
 const SHORT: u64 = 0x80;
 
 /// The half of a key's value that the tag of an index entry does not hold.
