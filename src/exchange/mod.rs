@@ -7,9 +7,9 @@
 //! that moment, and only then applies what it loaded. The loom tests of [`watermarks`] prove it
 //! and prove that each part of it is needed.
 //!
-//! Reading order: [`lane`] (the ring), [`mod@mesh`] (links: a lane and its way back), [`partition`],
-//! [`watermarks`], [`producer`] (everything one core needs to send), [`feed`] (what a core asks
-//! for events), [`doorbell`] (how a sleeping core is woken).
+//! Reading order: [`lane`] (the ring), [`mod@mesh`] (links: a lane and its way back),
+//! [`partition`], [`watermarks`], [`producer`] (everything one core needs to send), [`feed`] (what
+//! a core asks for events), [`doorbell`] (how a sleeping core is woken).
 
 pub mod doorbell;
 pub mod feed;
