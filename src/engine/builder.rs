@@ -154,7 +154,8 @@ impl<F> EngineBuilder<F> {
     }
 
     /// Pauses feeds that run more than `ticks` ahead of the slowest source, so that a dense file
-    /// beside a sparse one does not pile up in state. Push sources are never paused. Off by default.
+    /// beside a sparse one does not pile up in state. Push sources are never paused. Off by
+    /// default.
     pub fn max_drift(mut self, ticks: i64) -> Self {
         self.alignment = Alignment { max_drift: Some(ticks.max(0)) };
         self

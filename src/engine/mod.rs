@@ -128,6 +128,7 @@ impl Shared {
 
     #[inline]
     fn is_under_pressure(&self) -> bool {
+        // Relaxed: see `note_pressure`.
         self.pressed.load(Ordering::Relaxed) > 0
     }
 

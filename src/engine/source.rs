@@ -298,6 +298,7 @@ impl SourceCell {
                 self.pending_since_ns.store(NOTHING_PENDING, Ordering::Relaxed);
             }
         } else if now_ns < since_ns {
+            // Relaxed: the bell orders it for the servant.
             self.pending_since_ns.store(now_ns, Ordering::Relaxed);
             self.servant.ring();
         }

@@ -234,8 +234,8 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
             moved |= intake
                 .poll(&self.clock, shared.linger_ns, shared.is_under_pressure())
                 .or_else(|error| {
-                    // Refused because a shard has ended: why it did is said there, and this worker is
-                    // stopped, or done, soon.
+                    // Refused because a shard has ended: why it did is said there, and this worker
+                    // is stopped, or done, soon.
                     if intake.is_refused() { Ok(false) } else { Err(Fault::Source(error)) }
                 })?;
             if !intake.feeds.is_empty() {

@@ -3,8 +3,8 @@
 //!
 //! [`start`] runs workers on pinned threads ([`RuntimeKind::Threads`]) or on io_uring executors
 //! ([`RuntimeKind::Glommio`]); a worker cannot tell the difference. Waiting is a choice
-//! ([`IdleStrategy`]); the doorbells of a [`Control`] call sleeping workers back. A worker that fails
-//! or panics stops all the others, and [`Running::join`] says which and why.
+//! ([`IdleStrategy`]); the doorbells of a [`Control`] call sleeping workers back. A worker that
+//! fails or panics stops all the others, and [`Running::join`] says which and why.
 //!
 //! [`sim`] runs shards and producers on one thread instead, in an order drawn from a seed.
 

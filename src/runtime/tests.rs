@@ -125,6 +125,7 @@ impl Worker for Ring {
         if self.started.elapsed() > LOST {
             return StepOutcome::Failed("a call was lost".to_owned());
         }
+        // Acquire and Release pair with each other: what the last holder did comes before.
         let token = self.token.load(Ordering::Acquire);
         if token >= self.rounds * self.count {
             return StepOutcome::Done;
@@ -132,6 +133,7 @@ impl Worker for Ring {
         if token % self.count != self.index {
             return StepOutcome::Idle;
         }
+        // Release: see above.
         self.token.store(token + 1, Ordering::Release);
         self.control.doorbell((self.index + 1) % self.count).ring();
         if token + 1 == self.rounds * self.count {
