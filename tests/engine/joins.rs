@@ -9,7 +9,7 @@ use intervale::event::{Event, EventBatch, Key, KeyKind, Side};
 use intervale::exchange::Promise;
 use intervale::join::{Emit, JoinKind, Sink};
 use intervale::limits::Limits;
-use intervale::runtime::{CoreChoice, RuntimeChoice};
+use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 
 use crate::support::*;
 
@@ -107,6 +107,29 @@ fn feeds_wait_when_state_nears_its_bound_unless_it_is_to_fail() {
             assert_eq!(Some(bytes_max), limits.state_bytes_max);
         }
         other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn how_cores_wait_changes_nothing() {
+    let (left, right) = (events(7, 600), events(8, 600));
+    let expected = nested_loop(&left, &right);
+    for runtime in RUNTIMES {
+        for idle in
+            [IdleStrategy::Spin, IdleStrategy::Yield, IdleStrategy::Park, IdleStrategy::Auto]
+        {
+            let builder = builder(JoinKind::Inner, 2, runtime).idle(idle);
+            let engine = builder.linger(Duration::ZERO).sinks(collect).start().unwrap();
+            let sources = Side::BOTH.map(|side| engine.source(side).unwrap());
+            let threads: Vec<_> = sources
+                .into_iter()
+                .zip([left.clone(), right.clone()])
+                .map(|(source, rows)| feed_from_thread(source, rows))
+                .collect();
+            let finished = engine.finish().unwrap();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(pairs_of(&finished), expected, "{idle:?}, {runtime:?}");
+        }
     }
 }
 
