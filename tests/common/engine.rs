@@ -8,7 +8,6 @@ use intervale::error::JoinError;
 use intervale::event::{Event, Key, KeyKind, Side};
 use intervale::join::oracle::Output;
 use intervale::join::{Emit, JoinSpec, Sink};
-use intervale::limits::Limits;
 use intervale::runtime::{CoreChoice, RuntimeChoice};
 
 use super::limits;
@@ -38,11 +37,12 @@ impl EngineSubject {
     ) -> EngineSubject {
         let taken = Taken::default();
         // Each shard gets an equal part.
-        let state_bytes_max = limits().state_bytes_max.map(|bytes| bytes * shard_count as u64);
+        let mut whole = limits();
+        whole.state_bytes_max = whole.state_bytes_max.map(|bytes| bytes * shard_count as u64);
         let engine = Engine::builder(*spec)
             .cores(CoreChoice::count(shard_count).expect("a count of shards"))
             .runtime(runtime)
-            .limits(Limits { state_bytes_max, ..limits() })
+            .limits(whole)
             .sinks(|_| Record(Arc::clone(&taken)))
             .start()
             .expect("the engine starts");
