@@ -117,3 +117,17 @@ fn the_text_report_goes_to_standard_error_or_where_it_is_sent() {
     assert!(!ran.err.contains("pairs"), "{}", ran.err);
     assert!(dir.read("report.txt").contains("pairs           3\n"));
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn cores_may_be_named() {
+    let dir = Dir::with_sample();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let cpu = allowed.trim().split([',', '-']).next().unwrap();
+    let (_, report) = dir.join(&format!("{JOIN} --between -5m..5m --cores {cpu}-{cpu}"));
+    assert_eq!(number(&report, "cores"), 1);
+    assert_eq!(number(&report, "pairs"), 3);
+    let strange = format!("join {JOIN} --between -5m..5m --cores 65535-65535");
+    dir.run(&strange).fails(2, &["--cores", "65535"]);
+}
