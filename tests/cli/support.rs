@@ -59,7 +59,7 @@ impl Dir {
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_intervale"));
         command.current_dir(self.dir.path()).args(args.split_whitespace());
-        command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+        command.env("NO_COLOR", "1").env_remove("COLUMNS").stdin(Stdio::null());
         command
     }
 
