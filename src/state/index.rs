@@ -166,7 +166,7 @@ impl Index {
         arenas: &Arenas,
     ) -> Option<Entry> {
         self.inserted = self.inserted.wrapping_add(1);
-        if self.inserted % SAMPLED == 0 {
+        if self.inserted.is_multiple_of(SAMPLED) {
             // SAFETY: the line is part of a table; no exclusive reference to it exists.
             self.sample(unsafe { home.as_ref() }.live_places(arenas).count_ones());
         }
