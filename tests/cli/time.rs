@@ -4,11 +4,16 @@ use crate::support::{Dir, number};
 
 /// Whether two times, written as given, match at exactly 0 distance.
 fn equal(left: &str, right: &str, options: &str) -> bool {
+    within("0..0", left, right, options)
+}
+
+/// Whether two times, written as given, lie within an interval of each other.
+fn within(interval: &str, left: &str, right: &str, options: &str) -> bool {
     let dir = Dir::new();
     dir.write("l.csv", format!("id,ts\na,\"{left}\"\n"));
     dir.write("r.csv", format!("id,ts\na,\"{right}\"\n"));
-    let join = "--left l.csv --right r.csv --on id --left-time ts --right-time ts --between 0..0";
-    !dir.rows(&format!("{join} {options}")).is_empty()
+    let join = "--left l.csv --right r.csv --on id --left-time ts --right-time ts --between";
+    !dir.rows(&format!("{join} {interval} {options}")).is_empty()
 }
 
 #[test]
@@ -41,7 +46,7 @@ fn the_same_instant_in_every_form() {
 }
 
 #[test]
-fn what_is_finer_than_a_millisecond_counts() {
+fn case_32_what_is_finer_than_a_millisecond_counts() {
     assert!(!equal("2024-01-01T10:00:00.000001Z", "1704103200000", ""));
     assert!(equal("2024-01-01T10:00:00.000001Z", "1704103200000001", "--right-time-format us"));
 }
@@ -56,7 +61,7 @@ fn a_time_that_does_not_parse_names_file_line_column_and_text() {
 }
 
 #[test]
-fn seconds_taken_for_milliseconds_are_recognised() {
+fn case_34_seconds_taken_for_milliseconds_are_recognised() {
     let dir = Dir::with_sample();
     let orders = dir.read("orders.csv").replace("000\n", "\n");
     dir.write("orders.csv", orders);
@@ -88,4 +93,12 @@ fn durations_intervals_and_zones_that_make_no_sense_are_wrong_use() {
     ] {
         dir.run(&format!("{base} {rest}")).fails(2, &[word]);
     }
+}
+
+#[test]
+fn case_33_a_day_is_24_hours_where_clocks_change() {
+    // Clocks went forward in New York on 2024-03-10: noon to noon was 23 hours.
+    let zone = "--timezone America/New_York";
+    assert!(within("0..1d", "2024-03-09 12:00:00", "2024-03-10 13:00:00", zone));
+    assert!(!within("0..1d", "2024-03-09 12:00:00", "2024-03-10 13:00:01", zone));
 }

@@ -130,7 +130,7 @@ fn a_state_that_is_full_fails_when_asked_and_says_so() {
 }
 
 #[test]
-fn a_missing_time_is_a_bad_row() {
+fn case_22_a_missing_time_is_a_bad_row() {
     let dir = Dir::new();
     let rows = format!("{{\"id\":1,\"ts\":null}}\n{{\"id\":1}}\n{{\"id\":1,\"ts\":{T}}}\n");
     dir.write("l.jsonl", rows).write("r.csv", format!("id,ts\n1,{T}\n"));
