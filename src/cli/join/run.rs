@@ -244,8 +244,9 @@ fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
             ))
         }
         EngineError::Join { error: JoinError::StateFull { .. }, .. } => Failure::failed(format!(
-            "buffered rows need more than the {} of --max-state, and reading on is the only way \
-             to free some; raise it, narrow --between, or lower --out-of-orderness",
+            "buffered rows need more than the {} of --max-state, of which each core has an even \
+             share, and waiting would free none; raise it, use fewer --cores, narrow --between, \
+             or lower --out-of-orderness",
             show_size(plan.machine.state_bytes_max)
         )),
         error => Failure::failed(error.to_string()),

@@ -93,8 +93,9 @@ impl fmt::Display for TimeTextError {
             ),
             TimeTextError::Finer { unit } => write!(
                 f,
-                "it is finer than the time unit of this run ({unit}); choose a finer one with \
-                 --time-unit"
+                "it is finer than the time unit of this run ({unit}); a duration written in a \
+                 finer one sets it: --allowed-lateness {}",
+                if *unit == TimeUnit::Ms { "0us" } else { "0ns" }
             ),
             TimeTextError::OutOfRange { unit } => {
                 write!(f, "it does not fit 64-bit times in {unit}")
