@@ -2,10 +2,10 @@
 
 use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
-use crate::join::visit::PairVisit;
+use crate::join::visit::{IntPairs, PairVisit};
 use crate::join::{Counters, Emit, JoinSpec, MatchChoice};
 use crate::limits::{BATCH_EVENTS_MAX, Limits};
-use crate::state::{BatchStats, Class, Filter, Layout, Probe, Simd, State};
+use crate::state::{BatchStats, Class, Filter, Layout, Probe, Simd, State, StateFull, Visit};
 use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
 
 /// An interval join of one shard: state of both sides, clocks, counts. No thread, clock or IO.
@@ -264,25 +264,53 @@ impl IntervalJoin {
             partner_floor: self.floor(side.other()),
             own_floor: self.floor(side),
         };
-        let mut visit = PairVisit::new(self.spec.kind(), &self.hasher, batch, out);
-        let mut start = 0;
-        while start < batch.len() {
-            let end = batch.len().min(start + BATCH_EVENTS_MAX);
-            let stats = self.state.join_batch(batch, start..end, &self.classes, probe, &mut visit);
-            match stats {
-                Ok(stats) => count(&mut self.counters, side, &stats),
-                Err(_) => {
-                    let bytes = self.state.bytes() as u64;
-                    return Err(JoinError::StateFull { bytes, bytes_max: bytes });
-                }
+        let visit = PairVisit::new(self.spec.kind(), &self.hasher, batch, out);
+        let (state, classes) = (&mut self.state, &self.classes[..]);
+        let (joined, singles) = match (visit.is_short(), side) {
+            (true, Side::Left) => {
+                let mut visit = IntPairs::<E, true>::new(visit);
+                (join_all(state, batch, classes, probe, &mut visit), visit.singles())
             }
-            start = end;
-        }
-        for (side, singles) in Side::BOTH.into_iter().zip(visit.singles()) {
+            (true, Side::Right) => {
+                let mut visit = IntPairs::<E, false>::new(visit);
+                (join_all(state, batch, classes, probe, &mut visit), visit.singles())
+            }
+            (false, _) => {
+                let mut visit = visit;
+                (join_all(state, batch, classes, probe, &mut visit), visit.singles())
+            }
+        };
+        let (stats, done) = joined;
+        count(&mut self.counters, side, &stats);
+        for (side, singles) in Side::BOTH.into_iter().zip(singles) {
             self.counters.sides[side.index()].singles += singles;
         }
-        Ok(())
+        done.map_err(|StateFull| {
+            let bytes = self.state.bytes() as u64;
+            JoinError::StateFull { bytes, bytes_max: bytes }
+        })
     }
+}
+
+/// A batch of any length, piece by piece.
+fn join_all<V: Visit>(
+    state: &mut State,
+    batch: &EventBatch,
+    classes: &[Class],
+    probe: Probe,
+    visit: &mut V,
+) -> (BatchStats, Result<(), StateFull>) {
+    let mut all = BatchStats::default();
+    let mut start = 0;
+    while start < batch.len() {
+        let end = batch.len().min(start + BATCH_EVENTS_MAX);
+        match state.join_batch(batch, start..end, classes, probe, visit) {
+            Ok(stats) => all += stats,
+            Err(StateFull) => return (all, Err(StateFull)),
+        }
+        start = end;
+    }
+    (all, Ok(()))
 }
 
 fn count(counters: &mut Counters, side: Side, stats: &BatchStats) {

@@ -1,6 +1,6 @@
 //! What becomes of the partners that state finds: pairs, semi rows, rows that are over at once.
 
-use crate::event::{Event, EventBatch, Key, KeyHasher, Side, split_keyed_row};
+use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::join::{Emit, JoinKind};
 use crate::state::{Partner, Visit};
 
@@ -12,10 +12,8 @@ pub(super) struct PairVisit<'a, E> {
     hasher: &'a KeyHasher,
     batch: &'a EventBatch,
     out: &'a mut E,
-    /// The event whose partners are coming.
-    event: Event<'a>,
-    /// Whether a semi join has handed it out already.
-    is_out: bool,
+    /// The event of the batch that a semi join has handed out last.
+    last_out: Option<usize>,
     singles: [u64; 2],
 }
 
@@ -33,10 +31,14 @@ impl<'a, E: Emit> PairVisit<'a, E> {
             hasher,
             batch,
             out,
-            event: Event { key: Key::Null, ts: 0, row: &[] },
-            is_out: false,
+            last_out: None,
             singles: [0; 2],
         }
+    }
+
+    /// Whether every partner makes a pair, without a look at the key: [`IntPairs`] will do.
+    pub(super) fn is_short(&self) -> bool {
+        self.emits_pairs && self.hasher.kind() == KeyKind::Int
     }
 
     /// Rows that came out by themselves, by side.
@@ -45,29 +47,29 @@ impl<'a, E: Emit> PairVisit<'a, E> {
     }
 
     /// A left row comes out at its first match, whichever of the two events came second.
-    fn semi(&mut self, partner: Event<'_>, was_matched: bool) {
+    fn semi(&mut self, index: usize, own: Event<'_>, partner: Event<'_>, was_matched: bool) {
         let event = match self.side {
-            Side::Left if self.is_out => return,
-            Side::Left => self.event,
+            Side::Left if self.last_out == Some(index) => return,
+            Side::Left => own,
             Side::Right if was_matched => return,
             Side::Right => partner,
         };
-        self.is_out = true;
+        self.last_out = Some(index);
         self.singles[Side::Left.index()] += 1;
         self.out.single(Side::Left, event);
     }
 }
 
-impl<E: Emit> Visit for PairVisit<'_, E> {
+impl<'a, E: Emit> Visit for PairVisit<'a, E> {
+    type Own = (usize, Event<'a>);
+
     #[inline]
-    fn begin(&mut self, index: usize) {
-        self.event = self.batch.event(index, self.hasher);
-        self.is_out = false;
+    fn own(&self, index: usize) -> (usize, Event<'a>) {
+        (index, self.batch.event(index, self.hasher))
     }
 
     #[inline]
-    fn partner(&mut self, partner: Partner<'_>) -> bool {
-        let own = self.event;
+    fn partner(&mut self, (index, own): (usize, Event<'a>), partner: Partner<'_>) -> bool {
         let mut row = partner.row;
         if let Key::Bytes(own_key) = own.key {
             // Keys of bytes are only known by their hash so far.
@@ -84,7 +86,7 @@ impl<E: Emit> Visit for PairVisit<'_, E> {
                 Side::Right => self.out.pair(event, own),
             }
         } else if self.kind == JoinKind::Semi {
-            self.semi(event, partner.matched);
+            self.semi(index, own, event, partner.matched);
         }
         true
     }
@@ -94,5 +96,49 @@ impl<E: Emit> Visit for PairVisit<'_, E> {
             self.singles[self.side.index()] += 1;
             self.out.single(self.side, self.batch.event(index, self.hasher));
         }
+    }
+}
+
+/// Pairs of a join over integer keys, where nothing is left to check: the short way. Compiled for
+/// each side, so that what is done with the event of the batch is done once for all its partners.
+pub(super) struct IntPairs<'a, E, const IS_LEFT: bool> {
+    general: PairVisit<'a, E>,
+}
+
+impl<'a, E: Emit, const IS_LEFT: bool> IntPairs<'a, E, IS_LEFT> {
+    /// For a batch of the side, if [`PairVisit::is_short`].
+    pub(super) fn new(general: PairVisit<'a, E>) -> Self {
+        IntPairs { general }
+    }
+
+    pub(super) fn singles(&self) -> [u64; 2] {
+        self.general.singles()
+    }
+}
+
+impl<'a, E: Emit, const IS_LEFT: bool> Visit for IntPairs<'a, E, IS_LEFT> {
+    type Own = Event<'a>;
+
+    #[inline(always)]
+    fn own(&self, index: usize) -> Event<'a> {
+        let PairVisit { batch, hasher, .. } = &self.general;
+        // Whoever does not look at the key does not pay for getting it back.
+        let key = Key::Int(hasher.unmix_int(batch.keys()[index]));
+        Event { key, ts: batch.timestamps()[index], row: batch.stored_row(index) }
+    }
+
+    #[inline(always)]
+    fn partner(&mut self, own: Event<'a>, partner: Partner<'_>) -> bool {
+        let event = Event { key: own.key, ts: partner.ts, row: partner.row };
+        if IS_LEFT {
+            self.general.out.pair(own, event);
+        } else {
+            self.general.out.pair(event, own);
+        }
+        true
+    }
+
+    fn over(&mut self, index: usize) {
+        self.general.over(index);
     }
 }

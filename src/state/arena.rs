@@ -76,6 +76,8 @@ pub(crate) struct Arena {
     bases: Box<[*mut u8; CHUNK_NUMBERS]>,
     /// The bucket that each live chunk belongs to.
     buckets: Box<[i64; CHUNK_NUMBERS]>,
+    /// Rows counted into each live chunk.
+    rows: Box<[u32; CHUNK_NUMBERS]>,
     free_numbers: VecDeque<u16>,
     /// Numbers retired since the current cleaning round began, and before it.
     retired: Vec<u16>,
@@ -95,7 +97,9 @@ impl Arena {
         Arena {
             live,
             bases: Box::new([ptr::null_mut(); CHUNK_NUMBERS]),
-            buckets: Box::new([0; CHUNK_NUMBERS]),
+            // No time falls into this bucket: directories are in none.
+            buckets: Box::new([i64::MIN; CHUNK_NUMBERS]),
+            rows: Box::new([0; CHUNK_NUMBERS]),
             free_numbers: (1..DIRECTORY_CHUNK as u16).collect(),
             retired: Vec::with_capacity(CHUNK_NUMBERS),
             in_round: Vec::with_capacity(CHUNK_NUMBERS),
@@ -115,6 +119,13 @@ impl Arena {
     #[inline]
     pub(crate) fn bucket_of(&self, handle: Handle) -> i64 {
         self.buckets[chunk_of(handle)]
+    }
+
+    /// Counts a row into the chunk of a live handle.
+    #[inline]
+    pub(crate) fn count_row(&mut self, handle: Handle) {
+        // A chunk has room for two million rows.
+        self.rows[chunk_of(handle)] += 1;
     }
 
     /// The bucket of a chunk, if it is live.
@@ -158,11 +169,13 @@ impl Arena {
         self.live[usize::from(number)] = true;
         self.bases[usize::from(number)] = memory.as_ptr();
         self.buckets[usize::from(number)] = bucket;
+        self.rows[usize::from(number)] = 0;
         Some(Chunk { number, class: class as u8, memory, used: 0 })
     }
 
-    /// Takes a chunk back. Handles into it are dead from here on.
-    pub(crate) fn give_back(&mut self, chunk: &Chunk) {
+    /// Takes a chunk back; returns how many rows were counted into it. Handles into it are dead
+    /// from here on.
+    pub(crate) fn give_back(&mut self, chunk: &Chunk) -> u64 {
         let number = usize::from(chunk.number);
         self.live[number] = false;
         self.bases[number] = ptr::null_mut();
@@ -175,6 +188,7 @@ impl Arena {
             self.bytes_pooled += bytes;
             self.pool[usize::from(chunk.class)].push(chunk.memory);
         }
+        u64::from(self.rows[number])
     }
 
     /// Renumbers the bucket of a live chunk, when buckets are made wider.

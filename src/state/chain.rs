@@ -1,107 +1,133 @@
 //! The chain of a key's runs, newest bucket first: what a probe finds in it, where a row goes.
 
-use super::Filter;
 use super::State;
-use super::arena::Handle;
-use super::directory::{RUNS_WALKED_MAX, is_directory};
-use super::probe::{Partner, Pass, Visit};
-use super::run::{CAPACITY_LOG2_MAX, LATE, MATCHED, Run, SEQUENCE_MASK};
+use super::arena::{Arena, Handle};
+
+use super::directory::{Directories, Directory, RUNS_WALKED_MAX, is_directory};
+#[cfg(target_arch = "aarch64")]
+use super::filter::Neon;
+#[cfg(target_arch = "x86_64")]
+use super::filter::{Avx2, Avx512};
+use super::filter::{Lanes, Scalar, Simd};
+use super::hits::{HITS_MAX, Hits, Many};
+use super::pass::{Pass, Scratch};
+use super::run::{CAPACITY_LOG2_MAX, Run};
 use super::table::Entry;
 use crate::event::Side;
-
-/// Runs of up to this length are filtered in place, without a call.
-const SHORT: usize = 4;
-
-/// Some of the selected rows of one run: `from..to` of [`Hits::selected`].
-#[derive(Clone, Copy)]
-struct Piece {
-    run: Run,
-    from: usize,
-    to: usize,
-}
-
-/// The matches of one event.
-#[derive(Default)]
-pub(super) struct Hits {
-    /// Rows within their runs.
-    selected: Vec<u32>,
-    /// One a run, in the order of the chain.
-    found: Vec<Piece>,
-    /// What `found` comes to in the order in which the rows were stored.
-    ordered: Vec<Piece>,
-}
 
 /// What probes of one side have cost since it was last looked at.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Walks {
+    pub(super) batches: u32,
     pub(super) probes: u32,
     pub(super) runs: u32,
     pub(super) rows: u64,
     pub(super) hits: u64,
 }
 
+/// From so many partners of one event on, they are handed over by themselves.
+pub(super) const MANY: usize = 24;
+
 impl State {
-    /// Hands the other side's rows of an entry, whose head there is live, with times in `[lo, hi]`
-    /// to `visit`, in the order in which they were stored. Returns whether any matched.
+    /// Collects the partners of the events in `scratch.chains` from `next` on, each event's in the
+    /// order in which they were stored, until there are many. Returns where to go on; and where the
+    /// hits of the last event begin, if they alone are many.
     #[inline]
-    pub(super) fn probe_chain<V: Visit>(
+    pub(super) fn collect(
         &mut self,
-        entry: Entry,
-        (lo, hi): (i64, i64),
-        hits: &mut Hits,
-        index: usize,
-        pass: &mut Pass<'_>,
-        visit: &mut V,
-    ) -> bool {
-        let other = pass.side.other();
-        let arena = &self.arenas[other.index()];
-        let head = entry.head(other);
-        if is_directory(head) {
-            self.collect_by_bucket(other, head, (lo, hi), hits);
-            return self.hand_over_found(hits, index, pass, visit);
+        scratch: &mut Scratch,
+        next: usize,
+        pass: &Pass<'_>,
+    ) -> (usize, Option<Many>) {
+        match self.filter.simd() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the filter is the proof that the processor has the features.
+            Simd::Avx512 => unsafe { self.collect_avx512(scratch, next, pass) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Simd::Avx2 => unsafe { self.collect_avx2(scratch, next, pass) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Simd::Neon => unsafe { self.collect_chains::<Neon>(scratch, next, pass) },
+            // SAFETY: no feature is needed.
+            _ => unsafe { self.collect_chains::<Scalar>(scratch, next, pass) },
         }
-        // SAFETY: a live handle of a chain leads to a run.
-        let run = unsafe { Run::at(arena.address(head)) };
-        if run.len() == 1 && !arena.is_live(run.older()) {
-            // One row is what most keys have, and then there is no order to keep.
-            let ts = run.ts(0);
-            if ts < lo || hi < ts {
-                return false;
-            }
-            visit.begin(index);
-            return hand_over(run, &[0], pass, visit);
-        }
-        let walked = self.collect(other, head, (lo, hi), hits);
-        if walked > RUNS_WALKED_MAX {
-            self.make_directory(other, entry);
-        }
-        self.hand_over_found(hits, index, pass, visit)
     }
 
-    /// Puts the pieces found in order and hands them over.
-    #[inline]
-    fn hand_over_found<V: Visit>(
-        &self,
-        hits: &mut Hits,
-        index: usize,
-        pass: &mut Pass<'_>,
-        visit: &mut V,
-    ) -> bool {
-        let pieces = match &hits.found[..] {
-            [] => return false,
-            [_] => &hits.found,
-            _ => {
-                hits.order(self.sequences[pass.side.other().index()]);
-                &hits.ordered
+    /// # Safety
+    /// The processor has the features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vl,popcnt")]
+    unsafe fn collect_avx512(
+        &mut self,
+        scratch: &mut Scratch,
+        next: usize,
+        pass: &Pass<'_>,
+    ) -> (usize, Option<Many>) {
+        // SAFETY: this function's contract.
+        unsafe { self.collect_chains::<Avx512>(scratch, next, pass) }
+    }
+
+    /// # Safety
+    /// The processor has the features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    unsafe fn collect_avx2(
+        &mut self,
+        scratch: &mut Scratch,
+        next: usize,
+        pass: &Pass<'_>,
+    ) -> (usize, Option<Many>) {
+        // SAFETY: this function's contract.
+        unsafe { self.collect_chains::<Avx2>(scratch, next, pass) }
+    }
+
+    /// # Safety
+    /// The processor has what `L` needs.
+    #[inline(always)]
+    unsafe fn collect_chains<L: Lanes>(
+        &mut self,
+        scratch: &mut Scratch,
+        mut next: usize,
+        pass: &Pass<'_>,
+    ) -> (usize, Option<Many>) {
+        let side = pass.side.other();
+        let now = self.sequences[side.index()];
+        let directories = &mut self.directories[side.index()];
+        let (arena, ring) = (&self.arenas[side.index()], &self.rings[side.index()]);
+        let shift = ring.shift();
+        let mut walks = self.walks[side.index()];
+        let mut many = None;
+        while next < scratch.chains.len() && scratch.hits.len() < HITS_MAX && many.is_none() {
+            let place = scratch.chains.get(next);
+            let entry = scratch.entry(place);
+            let head = entry.head(side);
+            let (range, hits) = (pass.range(place), &mut scratch.hits);
+            let buckets = (range.0 >> shift, range.1 >> shift);
+            let mark = hits.mark();
+            let with_hits = if is_directory(head) {
+                let directory = directories.get(head);
+                // SAFETY: this function's contract.
+                unsafe { collect_by_bucket::<L>(directory, arena, buckets, range, place, hits) }
+            } else {
+                let runs = walks.runs;
+                // SAFETY: this function's contract.
+                let with_hits =
+                    unsafe { walk::<L>(head, arena, buckets, range, place, hits, &mut walks) };
+                walks.hits += hits.len_since(mark) as u64;
+                if walks.runs - runs > RUNS_WALKED_MAX {
+                    make_directory(directories, arena, side, entry);
+                }
+                with_hits
+            };
+            if with_hits > 1 {
+                hits.order(mark, now);
             }
-        };
-        visit.begin(index);
-        let mut any = false;
-        for piece in pieces {
-            let rows = &hits.selected[piece.from..piece.to];
-            any |= hand_over(piece.run, rows, pass, visit);
+            many = (hits.len_since(mark) >= MANY).then_some(Many { mark, one_run: with_hits == 1 });
+            next += 1;
         }
-        any
+        self.walks[side.index()] = walks;
+        (next, many)
     }
 
     /// Names the runs of an entry's side by a directory from here on.
@@ -109,185 +135,136 @@ impl State {
     pub(super) fn make_directory(&mut self, side: Side, entry: Entry) {
         let (directories, arena) =
             (&mut self.directories[side.index()], &self.arenas[side.index()]);
-        if let Some(head) = directories.build(entry.head(side), arena) {
-            entry.set_head(side, head);
-        }
-    }
-
-    /// Collects the rows of a chain with times in `[lo, hi]`, run by run; returns how many runs it
-    /// walked over.
-    fn collect(&mut self, side: Side, head: Handle, (lo, hi): (i64, i64), hits: &mut Hits) -> u32 {
-        hits.clear();
-        let arena = &self.arenas[side.index()];
-        let ring = &self.rings[side.index()];
-        let (first, last) = (ring.number_of(lo), ring.number_of(hi));
-        let walks = &mut self.walks[side.index()];
-        let runs_before = walks.runs;
-        walks.probes += 1;
-        let mut handle = head;
-        while arena.is_live(handle) {
-            let bucket = arena.bucket_of(handle);
-            if bucket < first {
-                break;
-            }
-            // SAFETY: a live handle of a chain leads to a run.
-            let run = unsafe { Run::at(arena.address(handle)) };
-            handle = run.older();
-            walks.runs += 1;
-            walks.rows += run.len() as u64;
-            if bucket <= last {
-                hits.select(run, (lo, hi), &self.filter);
-            }
-        }
-        walks.hits += hits.selected.len() as u64;
-        walks.runs - runs_before
-    }
-
-    /// Collects the rows of a directory's runs with times in `[lo, hi]`, newest bucket first.
-    fn collect_by_bucket(
-        &mut self,
-        side: Side,
-        head: Handle,
-        (lo, hi): (i64, i64),
-        hits: &mut Hits,
-    ) {
-        hits.clear();
-        let arena = &self.arenas[side.index()];
-        let ring = &self.rings[side.index()];
-        let directory = self.directories[side.index()].get(head);
-        let Some(newest) = directory.newest(arena) else { return };
-        let first = ring.number_of(lo);
-        let last = ring.number_of(hi).min(arena.bucket_of(newest));
-        let mut select = |bucket_run: Handle| {
-            let mut handle = bucket_run;
-            while arena.is_live(handle) {
-                // SAFETY: a live handle of a chain leads to a run.
-                let run = unsafe { Run::at(arena.address(handle)) };
-                hits.select(run, (lo, hi), &self.filter);
-                handle = run.older();
-            }
-        };
-        if last.saturating_sub(first) <= directory.cell_count() as i64 {
-            let runs = (first..=last).rev().filter_map(|bucket| directory.find(bucket, arena));
-            runs.for_each(select);
-        } else {
-            let is_inside = |run: &Handle| (first..=last).contains(&arena.bucket_of(*run));
-            directory.runs(arena).filter(is_inside).for_each(&mut select);
-        }
+        make_directory(directories, arena, side, entry);
     }
 
     /// Makes a side's buckets wider when its probes cross many short runs, or runs that they want
-    /// most of: keys are sparser, or events less in order, than the interval alone lets expect.
-    /// Returns whether it did.
-    pub(super) fn widen_if_walks_are_long(&mut self, side: Side) -> bool {
-        const PROBES_JUDGED: u32 = 4096;
-        const BUCKETS_LEAST: usize = 3;
-        let walks = self.walks[side.index()];
-        if walks.probes < PROBES_JUDGED {
+    /// most of (keys are sparser, or events less in order, than the interval alone lets expect), or
+    /// when hardly any rows are in a bucket. Called once a batch; returns whether it did.
+    pub(super) fn widen_if_it_pays(&mut self, side: Side) -> bool {
+        const PROBES_JUDGED: u32 = 1024;
+        const BATCHES_JUDGED: u32 = 64;
+        const BUCKETS_LEAST: usize = 2;
+        const BUCKETS_FEW: usize = 4;
+        const ROWS_FEW: u64 = 128;
+        let walks = &mut self.walks[side.index()];
+        walks.batches += 1;
+        if walks.probes < PROBES_JUDGED && walks.batches < BATCHES_JUDGED {
             return false;
         }
-        self.walks[side.index()] = Walks::default();
-        let is_long = walks.runs > 2 * walks.probes;
+        let walks = std::mem::take(walks);
+        let ring = &mut self.rings[side.index()];
+        let bucket_count = ring.bucket_count();
+        let is_long = walks.probes > 0 && 4 * walks.runs > 5 * walks.probes;
         let is_short_runs = walks.rows < 8 * u64::from(walks.runs);
         let is_wanted = walks.hits * 8 >= walks.rows;
-        let ring = &mut self.rings[side.index()];
-        let pays = is_long && (is_short_runs || is_wanted) && ring.bucket_count() > BUCKETS_LEAST;
-        if pays {
+        let is_crossed = is_long && (is_short_runs || is_wanted) && bucket_count > BUCKETS_LEAST;
+        let is_sparse =
+            bucket_count > BUCKETS_FEW && ring.row_count() < ROWS_FEW * bucket_count as u64;
+        if is_crossed || is_sparse {
             ring.widen(&mut self.arenas[side.index()]);
         }
-        pays
+        is_crossed || is_sparse
     }
 }
 
-impl Hits {
-    fn clear(&mut self) {
-        self.selected.clear();
-        self.found.clear();
-    }
-
-    /// Selects the rows of a run with times in `[lo, hi]`.
-    #[inline]
-    fn select(&mut self, run: Run, (lo, hi): (i64, i64), filter: &Filter) {
-        let from = self.selected.len();
-        let timestamps = run.timestamps();
-        if timestamps.len() <= SHORT {
-            for (row, &ts) in timestamps.iter().enumerate() {
-                if lo <= ts && ts <= hi {
-                    self.selected.push(row as u32);
-                }
-            }
-        } else {
-            filter.select(timestamps, lo, hi, &mut self.selected);
-        }
-        let to = self.selected.len();
-        if from < to {
-            self.found.push(Piece { run, from, to });
-        }
-    }
-
-    /// Merges the pieces by the order in which rows were stored. `now` is the next row's place.
-    fn order(&mut self, now: u32) {
-        let Hits { selected, found, ordered } = self;
-        // Rows that were stored earlier are further behind `now`, modulo the range of the sequence.
-        let age = |piece: &Piece, at: usize| {
-            piece.run.tag(selected[at] as usize).wrapping_sub(now) & SEQUENCE_MASK
-        };
-        ordered.clear();
-        // Older buckets first: mostly, that is the order already.
-        found.reverse();
-        let in_order =
-            found.windows(2).all(|two| age(&two[0], two[0].to - 1) < age(&two[1], two[1].from));
-        if in_order {
-            ordered.extend_from_slice(found);
-            return;
-        }
-        while !found.is_empty() {
-            // The piece whose next row is the oldest goes on until another's next row is older.
-            let (mut first, mut first_age, mut until) = (0, u32::MAX, u32::MAX);
-            for (place, piece) in found.iter().enumerate() {
-                let next = age(piece, piece.from);
-                if next < first_age {
-                    (first, until, first_age) = (place, first_age, next);
-                } else {
-                    until = until.min(next);
-                }
-            }
-            let piece = found[first];
-            let mut to = piece.from + 1;
-            while to < piece.to && age(&piece, to) < until {
-                to += 1;
-            }
-            ordered.push(Piece { to, ..piece });
-            if to == piece.to {
-                found.remove(first);
-            } else {
-                found[first].from = to;
-            }
-        }
+#[cold]
+fn make_directory(directories: &mut Directories, arena: &Arena, side: Side, entry: Entry) {
+    if let Some(head) = directories.build(entry.head(side), arena) {
+        entry.set_head(side, head);
     }
 }
 
-/// Hands rows of one run over as partners of the current event; returns whether any matched.
-#[inline]
-fn hand_over<V: Visit>(run: Run, rows: &[u32], pass: &mut Pass<'_>, visit: &mut V) -> bool {
-    let mut pairs = 0;
-    for &row in rows {
-        let row = row as usize;
-        let tag = run.tag(row);
-        let matched = tag & MATCHED != 0;
-        let partner = Partner { ts: run.ts(row), row: run.row(row, tag), matched };
-        if !visit.partner(partner) {
-            continue;
+/// Collects from a chain, run by run; returns in how many runs there were hits.
+///
+/// # Safety
+/// The processor has what `L` needs.
+#[inline(always)]
+unsafe fn walk<L: Lanes>(
+    head: Handle,
+    arena: &Arena,
+    (first, last): (i64, i64),
+    range: (i64, i64),
+    event: u8,
+    hits: &mut Hits,
+    walks: &mut Walks,
+) -> u32 {
+    let (mut handle, mut with_hits) = (head, 0);
+    walks.probes += 1;
+    while arena.is_live(handle) {
+        let bucket = arena.bucket_of(handle);
+        if bucket < first {
+            break;
         }
-        pairs += 1;
-        if !matched {
-            run.set_tag(row, tag | MATCHED);
-            pass.stats.partners_matched += u64::from(tag & LATE == 0);
-            pass.stats.late_partners_matched += u64::from(tag & LATE != 0);
+        // SAFETY: a live handle of a chain leads to a run.
+        let run = unsafe { Run::at(arena.address(handle)) };
+        handle = run.older();
+        walks.runs += 1;
+        walks.rows += run.len() as u64;
+        if bucket <= last {
+            // SAFETY: this function's contract.
+            let count = unsafe { hits.select::<L>(run, event, range) };
+            with_hits += u32::from(count > 0);
         }
     }
-    pass.stats.pairs += pairs;
-    pairs > 0
+    with_hits
+}
+
+/// Collects from the runs of a directory; returns in how many there were hits.
+///
+/// # Safety
+/// The processor has what `L` needs.
+#[inline(always)]
+unsafe fn collect_by_bucket<L: Lanes>(
+    directory: &Directory,
+    arena: &Arena,
+    (first, last): (i64, i64),
+    range: (i64, i64),
+    event: u8,
+    hits: &mut Hits,
+) -> u32 {
+    let mut with_hits = 0;
+    let Some(last) = directory.last_bucket(first, last, arena) else {
+        for run in directory.runs(arena) {
+            if (first..=last).contains(&arena.bucket_of(run)) {
+                // SAFETY: this function's contract.
+                with_hits += unsafe { select_chain::<L>(run, arena, range, event, hits) };
+            }
+        }
+        return with_hits;
+    };
+    let mut bucket = last;
+    while bucket >= first {
+        if let Some(run) = directory.find(bucket, arena) {
+            // SAFETY: this function's contract.
+            with_hits += unsafe { select_chain::<L>(run, arena, range, event, hits) };
+        }
+        bucket -= 1;
+    }
+    with_hits
+}
+
+/// Collects from the runs of one bucket of a directory.
+///
+/// # Safety
+/// The processor has what `L` needs.
+#[inline(always)]
+unsafe fn select_chain<L: Lanes>(
+    newest: Handle,
+    arena: &Arena,
+    range: (i64, i64),
+    event: u8,
+    hits: &mut Hits,
+) -> u32 {
+    let (mut handle, mut with_hits) = (newest, 0);
+    while arena.is_live(handle) {
+        // SAFETY: a live handle of a directory leads to a run.
+        let run = unsafe { Run::at(arena.address(handle)) };
+        // SAFETY: this function's contract.
+        with_hits += u32::from(unsafe { hits.select::<L>(run, event, range) } > 0);
+        handle = run.older();
+    }
+    with_hits
 }
 
 /// Where a row of a bucket goes in its key's chain.

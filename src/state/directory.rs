@@ -30,6 +30,8 @@ pub(super) struct Directory {
     used: usize,
     /// The run of the newest bucket.
     newest: Handle,
+    /// What the key's runs have as [`Run::rest`].
+    rest: u32,
     /// A cleaning round has seen that no run of it is live any more.
     is_dead: bool,
 }
@@ -41,9 +43,18 @@ impl Directory {
         arena.is_live(self.newest).then_some(self.newest)
     }
 
-    /// How many buckets it can hold; a range of more buckets is better searched cell by cell.
-    pub(super) fn cell_count(&self) -> usize {
-        self.cells.len()
+    /// The half of the key's value that its runs hold.
+    #[inline]
+    pub(super) fn rest(&self) -> u32 {
+        self.rest
+    }
+
+    /// The largest of the buckets `first..=last` that may have a run, if it takes fewer looks to
+    /// find their runs one by one than to go through all.
+    #[inline]
+    pub(super) fn last_bucket(&self, first: i64, last: i64, arena: &Arena) -> Option<i64> {
+        let last = last.min(arena.bucket_of(self.newest(arena)?));
+        (last.saturating_sub(first) <= self.cells.len() as i64).then_some(last)
     }
 
     /// All live runs, one a bucket, in no order.
@@ -156,8 +167,8 @@ impl Directories {
         self.slots.len() - self.free.len() > self.kept * 2 + 64
     }
 
-    /// Makes a directory of the chain from `head`; returns the head that names it, or `None` when
-    /// there are as many as a handle can name.
+    /// Makes a directory of the chain from `head`, which is live; returns the head that names it,
+    /// or `None` when there are as many as a handle can name.
     pub(super) fn build(&mut self, head: Handle, arena: &Arena) -> Option<Handle> {
         let place = match self.free.pop() {
             Some(place) => place as usize,
@@ -173,6 +184,8 @@ impl Directories {
         directory.cells.clear();
         directory.cells.resize(CELLS_MIN, 0);
         (directory.used, directory.newest) = (0, 0);
+        // SAFETY: a live handle of a chain leads to a run.
+        directory.rest = unsafe { Run::at(arena.address(head)) }.rest();
         let mut handle = head;
         while arena.is_live(handle) {
             // SAFETY: a live handle of a chain leads to a run.

@@ -5,13 +5,20 @@
 //! each of these for a whole batch before the next, asking for memory a phase ahead:
 //!
 //! 1. ask for the index lines;
-//! 2. find the keys; what is new on both sides is inserted at once, for the rest ask for the runs;
-//! 3. probe the other side's runs, hand over the partners, append to our own.
+//! 2. find the keys, and ask for the runs of those that are there;
+//! 3. keep the events whose key is new on both sides;
+//! 4. probe the other side's runs for the rest, collecting their partners; hand these over;
+//! 5. append the rest to their own side's runs.
+//!
+//! A batch is of one side, so what its events find does not depend on one another: the phases give
+//! the same as one event after the other would.
 //!
 //! | room | holds |
 //! | --- | --- |
 //! | `probe`, `store` | the phases of a batch; keeping an event |
+//! | `pass` | a batch on its way: what a phase leaves for the next |
 //! | `chain`, `directory` | the runs of a key, newest bucket first; by bucket, if they are many |
+//! | `hits` | the partners that a batch has found, in the order in which they were stored |
 //! | `filter` | which timestamps lie in a range (SIMD) |
 //! | `run` | the events of one key in one bucket: columns in raw memory |
 //! | `arena` | numbered chunks of memory, and when a number may be used again |
@@ -26,7 +33,9 @@ mod clean;
 mod directory;
 mod expiry;
 mod filter;
+mod hits;
 mod index;
+mod pass;
 mod probe;
 mod ring;
 mod run;
@@ -47,7 +56,7 @@ use clean::Cleaner;
 use directory::Directories;
 use expiry::Expiry;
 use index::Index;
-use probe::Scratch;
+use pass::Scratch;
 use ring::Ring;
 use run::{MATCHED, Run, prefetch};
 use table::Arenas;
@@ -77,7 +86,7 @@ impl Layout {
             .max(-i128::from(interval.lo()))
             .max(0)
             .saturating_add(i128::from(allowed_lateness));
-        let ticks = (width / 2).max(reach / 256).max(1);
+        let ticks = (width / 16).max(reach / 256).max(1);
         // The nearest power of two, at most half of all time.
         let bucket_shift = (ticks + ticks / 2).ilog2().min(62);
         Layout { bucket_shift, filter: Filter::detect(), expires: [false; 2] }
@@ -144,7 +153,7 @@ impl State {
     fn widen_and_clean(&mut self) {
         for side in Side::BOTH {
             let own = side.index();
-            let is_wider = self.widen_if_walks_are_long(side)
+            let is_wider = self.widen_if_it_pays(side)
                 | self.rings[own].widen_if_crowded(&mut self.arenas[own]);
             if is_wider {
                 self.directories[own].rebuild(&self.arenas[own]);
@@ -188,9 +197,10 @@ impl State {
                 // SAFETY: a moved run names its successor, in the same bucket.
                 run = unsafe { Run::at(arena.address(run.older())) };
             }
-            let tag = run.tag(waiting.row as usize);
+            let stored = run.stored(waiting.row as usize);
+            let tag = stored.tag();
             if tag & MATCHED == 0 {
-                each(side, waiting.key, waiting.ts, run.row(waiting.row as usize, tag));
+                each(side, waiting.key, waiting.ts, stored.row(tag));
             }
         }
         true

@@ -1,12 +1,15 @@
 //! A batch against the state: find, probe, append, in phases over the whole batch.
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::ptr::NonNull;
 
-use super::chain::Hits;
+use super::arena::Handle;
 use super::directory::is_directory;
-use super::run::{Run, key_rest, prefetch};
-use super::table::{Entry, Found, Line};
+use super::hits::Many;
+use super::index::tag_of;
+use super::pass::{NO_PLACE, Pass, Scratch};
+use super::run::{LATE, MATCHED, Run, Stored, key_rest, prefetch};
+use super::table::{Entry, LINE_KEYS, Line};
 use super::{State, StateFull};
 use crate::event::{EventBatch, Side};
 use crate::limits::BATCH_EVENTS_MAX;
@@ -47,12 +50,16 @@ pub struct Partner<'a> {
 
 /// Takes what a batch finds.
 pub trait Visit {
-    /// The partners of event `index` of the batch follow, at least one.
-    fn begin(&mut self, index: usize);
+    /// What is needed of an event of the batch to judge its partners.
+    type Own: Copy;
 
-    /// A partner of the current event. Partners of one event come in the order in which they were
-    /// stored. Returns whether the two match, once whatever else must hold was checked.
-    fn partner(&mut self, partner: Partner<'_>) -> bool;
+    /// Event `index` of the batch, which has partners.
+    fn own(&self, index: usize) -> Self::Own;
+
+    /// A partner of an event of the batch. The partners of an event come one after the other, in
+    /// the order in which they were stored. Returns whether the two match, once whatever else must
+    /// hold was checked.
+    fn partner(&mut self, own: Self::Own, partner: Partner<'_>) -> bool;
 
     /// Event `index` is not kept, because its interval is over, and nothing matched it.
     fn over(&mut self, index: usize);
@@ -75,53 +82,14 @@ pub struct BatchStats {
     pub late_partners_matched: u64,
 }
 
-/// Memory that the phases use again and again.
-pub(super) struct Scratch {
-    /// The home lines of the batch's events.
-    homes: Box<[NonNull<Line>; BATCH_EVENTS_MAX]>,
-    /// Events whose key has an entry, and the entry.
-    deferred: Vec<(u32, Entry)>,
-    hits: Hits,
-}
-
-// SAFETY: the pointers in it are used only within one call of `join_batch`.
-unsafe impl Send for Scratch {}
-
-impl Scratch {
-    pub(super) fn new() -> Scratch {
-        Scratch {
-            homes: Box::new([NonNull::dangling(); BATCH_EVENTS_MAX]),
-            deferred: Vec::with_capacity(BATCH_EVENTS_MAX),
-            hits: Hits::default(),
-        }
-    }
-}
-
-/// One batch on its way: what the phases share.
-pub(super) struct Pass<'a> {
-    pub(super) side: Side,
-    pub(super) batch: &'a EventBatch,
-    classes: &'a [Class],
-    pub(super) probe: Probe,
-    pub(super) stats: BatchStats,
-    /// The layout of the index that homes and entries were found in.
-    layout: u32,
-}
-
-impl Pass<'_> {
-    #[inline]
-    pub(super) fn is_late(&self, index: usize) -> bool {
-        self.classes.get(index) == Some(&Class::Late)
-    }
-
-    #[inline]
-    pub(super) fn key(&self, index: usize) -> u64 {
-        self.batch.keys()[index]
-    }
-
-    #[inline]
-    pub(super) fn ts(&self, index: usize) -> i64 {
-        self.batch.timestamps()[index]
+impl AddAssign for BatchStats {
+    fn add_assign(&mut self, more: BatchStats) {
+        self.pairs += more.pairs;
+        self.stored += more.stored;
+        self.matched += more.matched;
+        self.late_matched += more.late_matched;
+        self.partners_matched += more.partners_matched;
+        self.late_partners_matched += more.late_partners_matched;
     }
 }
 
@@ -132,7 +100,7 @@ impl State {
     /// `classes` is empty (all events are on time) or says for each event of the batch what to do.
     ///
     /// # Errors
-    /// [`StateFull`]; events before the one that did not fit are done, the rest is not.
+    /// [`StateFull`]; what was done up to there is not said: the state must not be used any more.
     ///
     /// # Panics
     /// When `range` is longer than that, or not within the batch.
@@ -147,82 +115,194 @@ impl State {
         assert!(range.len() <= BATCH_EVENTS_MAX && range.end <= batch.len());
         self.index.grow(range.len(), &self.arenas);
         self.widen_and_clean();
-        let mut pass = Pass {
-            side: batch.side(),
-            batch,
-            classes,
-            probe,
-            stats: BatchStats::default(),
-            layout: self.index.layout(),
-        };
+        let mut pass = Pass::new(batch, range, classes, probe, self.index.layout());
         let Some(mut scratch) = self.scratch.take() else { return Err(StateFull) };
-        let homes = &mut scratch.homes[..range.len()];
-        self.index.prefetch_all(&batch.keys()[range.clone()], homes);
-        let done = self
-            .find_and_store_new(&mut scratch, range, &mut pass, visit)
-            .and_then(|()| self.probe_and_store(&mut scratch, &mut pass, visit));
+        self.index.prefetch_all(pass.keys, &mut *scratch.homes);
+        self.find(&mut scratch, &pass);
+        self.prefetch_runs(&scratch, &pass);
+        let done = self.store_unknown(&scratch, &mut pass, visit).and_then(|()| {
+            self.probe(&mut scratch, &mut pass, visit);
+            self.store_known(&scratch, &mut pass, visit)
+        });
+        self.rings[pass.side.index()].add_rows(pass.stats.stored);
         self.scratch = Some(scratch);
-        self.arrivals += batch.len() as u64;
+        self.arrivals += pass.keys.len() as u64;
         done.map(|()| pass.stats)
     }
 
-    /// Finds the keys. Whatever has no entry has no partner and is stored at once.
+    /// Finds the keys: which have an entry, which have none and therefore no partner. Which it is
+    /// can be as good as random, so it is no branch.
     #[inline(never)]
-    fn find_and_store_new<V: Visit>(
-        &mut self,
-        scratch: &mut Scratch,
-        range: Range<usize>,
-        pass: &mut Pass<'_>,
-        visit: &mut V,
-    ) -> Result<(), StateFull> {
-        let (own, other) = (pass.side, pass.side.other());
-        scratch.deferred.clear();
-        for (index, &home) in range.zip(scratch.homes.iter()) {
+    fn find(&self, scratch: &mut Scratch, pass: &Pass<'_>) {
+        let [left, right] = &self.arenas;
+        scratch.unknown.clear();
+        scratch.known.clear();
+        for (index, &key) in pass.keys.iter().enumerate().take(BATCH_EVENTS_MAX) {
             if pass.classes.get(index) == Some(&Class::Skip) {
                 continue;
             }
-            let key = pass.key(index);
-            let home = self.home(home, key, pass.layout);
-            match self.index.find(key, home, 0, &self.arenas) {
-                Found::Candidate(entry) => {
-                    // Dead handles lead nowhere; a prefetch of nowhere costs nothing.
-                    prefetch(self.arenas[other.index()].address(entry.head(other)));
-                    prefetch(self.arenas[own.index()].address(entry.head(own)));
-                    scratch.deferred.push((index as u32, entry));
-                }
-                Found::Absent => self.store_new(index, home, pass, visit)?,
+            let home = scratch.homes[index];
+            // SAFETY: the line is part of a table; no exclusive reference to it exists.
+            let line = unsafe { home.as_ref() };
+            let same = line.places_with(tag_of(key));
+            // Some place of the line, when there is none.
+            let place = (same | 1 << (LINE_KEYS - 1)).trailing_zeros();
+            let heads = line.heads_at(place as usize);
+            let is_live = left.is_live(heads[0]) | right.is_live(heads[1]);
+            let mut is_known = (same != 0) & is_live;
+            scratch.places[index] = place as u8;
+            let is_ambiguous = same & same.wrapping_sub(1) != 0;
+            if is_ambiguous | (!is_known & (line.overflow != 0)) {
+                is_known = self.find_again(key, index as u8, scratch);
             }
+            scratch.known.push_if(is_known, index as u8);
+            scratch.unknown.push_if(!is_known, index as u8);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_again(&self, key: u64, place: u8, scratch: &mut Scratch) -> bool {
+        let home = scratch.homes[usize::from(place)];
+        let entry = self.index.find(key, home, 0, &self.arenas);
+        if let Some(entry) = entry {
+            scratch.set_entry(place, entry);
+        }
+        entry.is_some()
+    }
+
+    /// Asks for the newest runs of the known keys: those to be probed and those to be appended to.
+    #[inline(never)]
+    fn prefetch_runs(&self, scratch: &Scratch, pass: &Pass<'_>) {
+        let (own, other) = (pass.side, pass.side.other());
+        for at in 0..scratch.known.len() {
+            let place = scratch.known.get(at);
+            let entry = scratch.entry(place);
+            // Where there is nothing to come, the line is asked for again: that costs nothing.
+            let nowhere = entry.line.as_ptr().cast::<u8>();
+            for side in [other, own] {
+                let (arena, head) = (&self.arenas[side.index()], entry.head(side));
+                if is_directory(head) {
+                    let ts = if side == own { pass.ts(place) } else { pass.range(place).0 };
+                    self.prefetch_bucket(side, head, ts);
+                } else {
+                    prefetch(if arena.is_live(head) { arena.address(head) } else { nowhere });
+                }
+            }
+        }
+    }
+
+    /// Asks for the run of the bucket of `ts` in a directory.
+    #[inline]
+    fn prefetch_bucket(&self, side: Side, head: Handle, ts: i64) {
+        let (arena, ring) = (&self.arenas[side.index()], &self.rings[side.index()]);
+        let directory = self.directories[side.index()].get(head);
+        if let Some(run) = directory.find(ring.number_of(ts), arena) {
+            let address = arena.address(run);
+            prefetch(address);
+            prefetch(address.wrapping_add(64));
+        }
+    }
+
+    /// Keeps the events whose key had no entry when the batch came.
+    #[inline(never)]
+    fn store_unknown<V: Visit>(
+        &mut self,
+        scratch: &Scratch,
+        pass: &mut Pass<'_>,
+        visit: &mut V,
+    ) -> Result<(), StateFull> {
+        for at in 0..scratch.unknown.len() {
+            let place = scratch.unknown.get(at);
+            let home = scratch.homes[usize::from(place)];
+            let home = self.home(home, pass.key(place), pass.layout);
+            self.store_new(place, home, pass, visit)?;
         }
         Ok(())
     }
 
-    /// Probes the other side's runs and appends to our own.
+    /// Probes the other side's runs and hands the partners over.
     #[inline(never)]
-    fn probe_and_store<V: Visit>(
-        &mut self,
-        scratch: &mut Scratch,
-        pass: &mut Pass<'_>,
-        visit: &mut V,
-    ) -> Result<(), StateFull> {
-        let other = pass.side.other();
-        for &(index, hint) in &scratch.deferred {
-            let index = index as usize;
-            let key = pass.key(index);
-            let is_key = pass.layout == self.index.layout() && self.is_key(hint, key);
-            let entry = if is_key { Some(hint) } else { self.search(key) };
-            let mut matched = false;
-            if let Some(entry) = entry {
-                let head = entry.head(other);
-                if self.arenas[other.index()].is_live(head) {
-                    let (lo, hi) = pass.probe.interval.range(pass.ts(index));
-                    let lo = lo.max(pass.probe.partner_floor);
-                    let hits = &mut scratch.hits;
-                    matched = self.probe_chain(entry, (lo, hi), hits, index, pass, visit);
-                }
+    fn probe<V: Visit>(&mut self, scratch: &mut Scratch, pass: &mut Pass<'_>, visit: &mut V) {
+        scratch.matched.fill(false);
+        self.probe_singles(scratch, pass);
+        let mut next = 0;
+        while next < scratch.chains.len() {
+            let (done, many) = self.collect(scratch, next, pass);
+            next = done;
+            let len = scratch.hits.len();
+            hand_over(scratch, 0..many.map_or(len, |many| many.mark.hit), pass, visit);
+            if let Some(many) = many {
+                hand_over_many(scratch, many, scratch.chains.get(next - 1), pass, visit);
             }
-            self.store(index, entry, matched, pass, visit)?;
+            scratch.hits.clear();
         }
-        Ok(())
+        hand_over(scratch, 0..scratch.hits.len(), pass, visit);
+        scratch.hits.clear();
+        count_matched(&scratch.matched, pass);
+    }
+
+    /// Makes sure of the entries of the known, and probes those that have one row on the other
+    /// side, as most keys have: then there is no order to keep. The rest is left in `chains`.
+    #[inline(never)]
+    fn probe_singles(&mut self, scratch: &mut Scratch, pass: &Pass<'_>) {
+        let (own, other) = (pass.side.index(), pass.side.other().index());
+        let is_moved = pass.layout != self.index.layout();
+        scratch.chains.clear();
+        for at in 0..scratch.known.len() {
+            let place = scratch.known.get(at);
+            let rest = key_rest(pass.key(place));
+            let entry = scratch.entry(place);
+            if is_moved {
+                self.look_closer(place, scratch, pass);
+                continue;
+            }
+            let arena = &self.arenas[other];
+            let head = entry.head(pass.side.other());
+            if !arena.is_live(head) {
+                // One of an entry's two heads was live.
+                if self.rest_of(own, entry.head(pass.side)) != rest {
+                    self.look_closer(place, scratch, pass);
+                }
+                continue;
+            }
+            if is_directory(head) {
+                if self.rest_of(other, head) == rest {
+                    scratch.chains.push_if(true, place);
+                } else {
+                    self.look_closer(place, scratch, pass);
+                }
+                continue;
+            }
+            // SAFETY: a live head that is no directory leads to a run.
+            let run = unsafe { Run::at(arena.address(head)) };
+            if run.rest() != rest {
+                self.look_closer(place, scratch, pass);
+            } else if run.len() == 1 && !arena.is_live(run.older()) {
+                scratch.hits.select_single(run, place, pass.range(place));
+            } else {
+                scratch.chains.push_if(true, place);
+            }
+        }
+    }
+
+    /// Finds the entry that is the key's for certain.
+    #[cold]
+    #[inline(never)]
+    fn look_closer(&self, place: u8, scratch: &mut Scratch, pass: &Pass<'_>) {
+        let key = pass.key(place);
+        let is_moved = pass.layout != self.index.layout();
+        let found =
+            Some(scratch.entry(place)).filter(|&entry| !is_moved && self.is_key(entry, key));
+        let Some(entry) = found.or_else(|| self.search(key)) else {
+            scratch.places[usize::from(place)] = NO_PLACE;
+            return;
+        };
+        scratch.set_entry(place, entry);
+        let other = pass.side.other();
+        if self.arenas[other.index()].is_live(entry.head(other)) {
+            scratch.chains.push_if(true, place);
+        }
     }
 
     /// The home line of a key, also after the index had to grow in the middle of a batch.
@@ -231,23 +311,21 @@ impl State {
         if layout == self.index.layout() { home } else { self.index.home(key) }
     }
 
-    /// Whether an entry with the tag of `key` is the key's.
-    #[inline]
+    /// Whether an entry with the tag of `key`, one of whose heads is live, is the key's.
     fn is_key(&self, entry: Entry, key: u64) -> bool {
-        let run = self.head_run(Side::Left, entry).or_else(|| self.head_run(Side::Right, entry));
-        run.is_some_and(|run| run.rest() == key_rest(key))
+        let is_live = |side: &Side| self.arenas[side.index()].is_live(entry.head(*side));
+        let side = Side::BOTH.into_iter().find(is_live);
+        side.is_some_and(|side| self.rest_of(side.index(), entry.head(side)) == key_rest(key))
     }
 
-    /// The newest run of an entry's side, if it is live.
+    /// The half of the key's value that does not stand in the index, by a live head.
     #[inline]
-    fn head_run(&self, side: Side, entry: Entry) -> Option<Run> {
-        let arena = &self.arenas[side.index()];
-        let mut head = entry.head(side);
+    fn rest_of(&self, side: usize, head: Handle) -> u32 {
         if is_directory(head) {
-            head = self.directories[side.index()].get(head).newest(arena)?;
+            return self.directories[side].get(head).rest();
         }
-        // SAFETY: a live head leads to a run.
-        arena.is_live(head).then(|| unsafe { Run::at(arena.address(head)) })
+        // SAFETY: a live head that is no directory leads to a run.
+        unsafe { Run::at(self.arenas[side].address(head)) }.rest()
     }
 
     /// Looks again, through all candidates.
@@ -255,12 +333,94 @@ impl State {
     pub(super) fn search(&self, key: u64) -> Option<Entry> {
         let home = self.index.home(key);
         for skip in 0.. {
-            match self.index.find(key, home, skip, &self.arenas) {
-                Found::Candidate(entry) if self.is_key(entry, key) => return Some(entry),
-                Found::Candidate(_) => {}
-                Found::Absent => break,
+            let entry = self.index.find(key, home, skip, &self.arenas)?;
+            if self.is_key(entry, key) {
+                return Some(entry);
             }
         }
         None
+    }
+}
+
+/// Hands some hits over and notes what matched.
+#[inline]
+fn hand_over<V: Visit>(
+    scratch: &mut Scratch,
+    range: Range<usize>,
+    pass: &mut Pass<'_>,
+    visit: &mut V,
+) {
+    let mut tally = Tally::default();
+    for (row, piece) in scratch.hits.iter(range) {
+        let own = visit.own(pass.index(piece.event));
+        let is_match = tally.hand_over(piece.columns.stored(row as usize), own, visit);
+        scratch.matched[usize::from(piece.event)] |= is_match;
+    }
+    tally.add_to(&mut pass.stats);
+}
+
+/// Hands the hits of one event over.
+#[inline]
+fn hand_over_many<V: Visit>(
+    scratch: &mut Scratch,
+    Many { mark, one_run }: Many,
+    event: u8,
+    pass: &mut Pass<'_>,
+    visit: &mut V,
+) {
+    let (mut tally, mut any) = (Tally::default(), false);
+    let own = visit.own(pass.index(event));
+    if one_run && let Some((columns, rows)) = scratch.hits.of_one_run(mark) {
+        for &row in rows {
+            any |= tally.hand_over(columns.stored(row as usize), own, visit);
+        }
+    } else {
+        for (row, piece) in scratch.hits.iter(mark.hit..scratch.hits.len()) {
+            any |= tally.hand_over(piece.columns.stored(row as usize), own, visit);
+        }
+    }
+    scratch.matched[usize::from(event)] |= any;
+    tally.add_to(&mut pass.stats);
+}
+
+/// Counts the events that have a match.
+#[inline]
+fn count_matched(matched: &[bool; BATCH_EVENTS_MAX], pass: &mut Pass<'_>) {
+    let all: u64 = matched.iter().map(|&matched| u64::from(matched)).sum();
+    let classes = pass.classes.iter().zip(matched);
+    let late = classes.filter(|&(&class, &matched)| matched && class == Class::Late).count() as u64;
+    pass.stats.matched += all - late;
+    pass.stats.late_matched += late;
+}
+
+/// What became of partners.
+#[derive(Default)]
+struct Tally {
+    pairs: u64,
+    first: u64,
+    late_first: u64,
+}
+
+impl Tally {
+    #[inline(always)]
+    fn hand_over<V: Visit>(&mut self, stored: Stored, own: V::Own, visit: &mut V) -> bool {
+        let tag = stored.tag();
+        let was_matched = tag & MATCHED != 0;
+        let partner = Partner { ts: stored.ts(), row: stored.row(tag), matched: was_matched };
+        let is_match = visit.partner(own, partner);
+        stored.set_tag(tag | if is_match { MATCHED } else { 0 });
+        let is_first = is_match & !was_matched;
+        self.pairs += u64::from(is_match);
+        self.first += u64::from(is_first);
+        if tag & LATE != 0 {
+            self.late_first += u64::from(is_first);
+        }
+        is_match
+    }
+
+    fn add_to(&self, stats: &mut BatchStats) {
+        stats.pairs += self.pairs;
+        stats.partners_matched += self.first - self.late_first;
+        stats.late_partners_matched += self.late_first;
     }
 }

@@ -36,7 +36,6 @@ pub(crate) struct Bucket {
     chunks: Vec<Chunk>,
     /// Bytes of rows that do not fit a word; the last one is being filled.
     bumps: Vec<Bump>,
-    row_count: u64,
     /// Bytes of runs in all chunks but the last.
     full_bytes: usize,
 }
@@ -68,6 +67,12 @@ impl Ring {
             bucket_bytes_expected: 0,
             row_count: 0,
         }
+    }
+
+    /// Bucket `n` holds the times with `ts >> shift == n`.
+    #[inline]
+    pub(crate) fn shift(&self) -> u32 {
+        self.shift
     }
 
     /// The number of the bucket that `ts` falls into.
@@ -149,12 +154,15 @@ impl Ring {
         Ok(room)
     }
 
-    /// Counts a row into the bucket at `place`, and keeps its bytes there when they do not fit a
-    /// word.
+    /// Counts rows that were stored; [`Arena::count_row`] has counted each into its chunk.
+    #[inline]
+    pub(crate) fn add_rows(&mut self, count: u64) {
+        self.row_count += count;
+    }
+
+    /// How a row is kept: in its word, or as bytes in the bucket at `place`.
     #[inline]
     pub(crate) fn keep_row(&mut self, place: usize, row: &[u8]) -> Word {
-        self.row_count += 1;
-        self.buckets[place].row_count += 1;
         match Word::in_place(row) {
             Some(word) => word,
             None => self.keep_long_row(place, row),
@@ -197,10 +205,9 @@ impl Ring {
         let mut rows = 0;
         self.bucket_bytes_expected = 0;
         for mut bucket in self.buckets.drain(..count) {
-            rows += bucket.row_count;
             self.bucket_bytes_expected = self.bucket_bytes_expected.max(bucket.run_bytes());
             for chunk in bucket.chunks.drain(..) {
-                arena.give_back(&chunk);
+                rows += arena.give_back(&chunk);
             }
             if self.chunk_vec_pool.len() < BUCKETS_KEPT {
                 self.chunk_vec_pool.push(bucket.chunks);
@@ -259,7 +266,6 @@ impl Bucket {
             handle: 0,
             chunks,
             bumps: Vec::new(),
-            row_count: 0,
             full_bytes: 0,
         };
         bucket.fill(first);
@@ -307,7 +313,6 @@ impl Bucket {
     /// Takes over everything of a neighbour, whose last chunk is filled from here on.
     fn absorb(&mut self, other: Bucket) {
         self.close_chunk();
-        self.row_count += other.row_count;
         self.full_bytes += other.full_bytes;
         (self.cursor, self.end, self.handle) = (other.cursor, other.end, other.handle);
         self.chunks.extend(other.chunks);

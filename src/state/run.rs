@@ -222,45 +222,17 @@ impl Run {
         unsafe { slice::from_raw_parts(self.ts_pointer(), self.len()) }
     }
 
+    /// A row of the run; `index < len`.
     #[inline]
-    pub(crate) fn ts(self, index: usize) -> i64 {
-        // SAFETY: `index < len`: the timestamp was written.
-        unsafe { *self.ts_pointer().add(index) }
+    pub(crate) fn stored(self, index: usize) -> Stored {
+        debug_assert!(index < self.len());
+        self.columns().stored(index)
     }
 
+    /// Where the columns start.
     #[inline]
-    pub(crate) fn tag(self, index: usize) -> u32 {
-        // SAFETY: `index < len`: the tag was written.
-        unsafe { *self.tag_pointer(index) }
-    }
-
-    #[inline]
-    pub(crate) fn set_tag(self, index: usize, tag: u32) {
-        // SAFETY: `index < len`: the tag is within the run.
-        unsafe { *self.tag_pointer(index) = tag }
-    }
-
-    /// The bytes of a row, valid while the run's bucket is live and the row is not moved.
-    #[inline]
-    pub(crate) fn row<'a>(self, index: usize, tag: u32) -> &'a [u8] {
-        let word = self.word_pointer(index);
-        if tag & WHOLE_WORD != 0 {
-            // SAFETY: the word is eight initialised bytes within the run.
-            return unsafe { slice::from_raw_parts(word.cast(), 8) };
-        }
-        // SAFETY: `index < len`: the word was written.
-        let bits = unsafe { *word };
-        if bits >> 56 & SHORT != 0 {
-            // SAFETY: the word holds the row in its low bytes, at most seven (little endian words
-            // are written by `Word::in_place` through `from_le_bytes`).
-            return unsafe { slice::from_raw_parts(word.cast(), (bits >> 56 & 7) as usize) };
-        }
-        let stored = bits as *const u8;
-        // SAFETY: the word is the address of a length and as many bytes, in the same bucket.
-        unsafe {
-            let len = stored.cast::<u32>().read_unaligned();
-            slice::from_raw_parts(stored.add(4), len as usize)
-        }
+    pub(crate) fn columns(self) -> Columns {
+        Columns { ts: self.ts_pointer(), word: self.word_pointer(0), tag: self.tag_pointer(0) }
     }
 
     /// Appends a row. The run must not be full.
@@ -290,6 +262,76 @@ impl Run {
             ptr::copy_nonoverlapping(other.tag_pointer(0), self.tag_pointer(start), len);
         }
         self.set_word32(8, self.word32(8) + ((len as u32) << LEN_SHIFT));
+    }
+}
+
+/// The columns of a run, while its bucket is live and it has not moved.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    ts: *mut i64,
+    word: *mut u64,
+    tag: *mut u32,
+}
+
+impl Columns {
+    /// A row; `index` is under the run's length.
+    #[inline]
+    pub(crate) fn stored(self, index: usize) -> Stored {
+        // SAFETY: `index` is under the capacity, so all three places are within the run.
+        unsafe {
+            Stored { ts: self.ts.add(index), word: self.word.add(index), tag: self.tag.add(index) }
+        }
+    }
+}
+
+/// A stored row: where its columns are. To be used while its bucket is live and its run not moved.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored {
+    ts: *mut i64,
+    word: *mut u64,
+    tag: *mut u32,
+}
+
+impl Stored {
+    #[inline]
+    pub(crate) fn ts(self) -> i64 {
+        // SAFETY: made by `Run::stored` for a row that was written.
+        unsafe { *self.ts }
+    }
+
+    #[inline]
+    pub(crate) fn tag(self) -> u32 {
+        // SAFETY: as in `ts`.
+        unsafe { *self.tag }
+    }
+
+    #[inline]
+    pub(crate) fn set_tag(self, tag: u32) {
+        // SAFETY: as in `ts`; nothing else borrows the run.
+        unsafe { *self.tag = tag }
+    }
+
+    /// The bytes of the row, whose tag is `tag`.
+    #[inline]
+    pub(crate) fn row<'a>(self, tag: u32) -> &'a [u8] {
+        let word = self.word;
+        if tag & WHOLE_WORD != 0 {
+            // SAFETY: the word is eight initialised bytes within the run.
+            return unsafe { slice::from_raw_parts(word.cast(), 8) };
+        }
+        // SAFETY: as in `ts`.
+        let bits = unsafe { *word };
+        if bits >> 56 & SHORT != 0 {
+            // SAFETY: the word holds the row in its low bytes, at most seven (little endian words
+            // are written by `Word::in_place` through `from_le_bytes`).
+            return unsafe { slice::from_raw_parts(word.cast(), (bits >> 56 & 7) as usize) };
+        }
+        let stored = bits as *const u8;
+        // SAFETY: the word is the address of a length and as many bytes, in the same bucket.
+        unsafe {
+            let len = stored.cast::<u32>().read_unaligned();
+            slice::from_raw_parts(stored.add(4), len as usize)
+        }
     }
 }
 

@@ -66,14 +66,6 @@ impl Entry {
     }
 }
 
-/// What a look in the index found.
-pub(super) enum Found {
-    /// An entry with the key's tag that is live; its runs tell whether it is the key.
-    Candidate(Entry),
-    /// No entry: the key has no live row on either side.
-    Absent,
-}
-
 impl Line {
     /// The places whose tag is `tag`, as bits.
     #[inline]
@@ -95,6 +87,15 @@ impl Line {
         first_four | u32::from(self.tags[4] == tag) << 4
     }
 
+    /// The heads of the entry at `place`, which is under [`LINE_KEYS`].
+    #[inline]
+    pub(super) fn heads_at(&self, place: usize) -> [Handle; 2] {
+        debug_assert!(place < LINE_KEYS);
+        let heads = self.heads.as_ptr().cast::<Handle>();
+        // SAFETY: both columns hold LINE_KEYS handles, one column behind the other.
+        unsafe { [*heads.add(place), *heads.add(LINE_KEYS + place)] }
+    }
+
     /// The places whose entry is live, as bits.
     #[inline]
     pub(super) fn live_places(&self, arenas: &Arenas) -> u32 {
@@ -103,6 +104,18 @@ impl Line {
             live |= u32::from(self.is_live(place, arenas)) << place;
         }
         live
+    }
+
+    /// The first place that has no heads at all.
+    #[inline]
+    pub(super) fn first_empty(&self) -> Option<u32> {
+        let mut used = 0;
+        for place in 0..LINE_KEYS {
+            let [left, right] = self.heads_at(place);
+            used |= u32::from(left | right != 0) << place;
+        }
+        let place = used.trailing_ones();
+        (place < LINE_KEYS as u32).then_some(place)
     }
 
     /// The first place whose entry is dead.
@@ -147,7 +160,16 @@ impl Table {
     }
 
     /// Makes lines up to `number`, and those that they overflow into, of `spares` or new memory.
+    #[inline]
     pub(super) fn extend_to(&mut self, number: usize, spares: &mut Vec<NonNull<Line>>) {
+        if self.segments.len() * SEGMENT_LINES <= number + OVERFLOW_MAX {
+            self.extend(number, spares);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn extend(&mut self, number: usize, spares: &mut Vec<NonNull<Line>>) {
         while self.segments.len() * SEGMENT_LINES <= number + OVERFLOW_MAX {
             self.segments.push(spares.pop().unwrap_or_else(allocate_segment));
         }
@@ -178,7 +200,7 @@ impl Table {
         home: usize,
         mut skip: u32,
         arenas: &Arenas,
-    ) -> Found {
+    ) -> Option<Entry> {
         let home_line = self.line(home);
         // SAFETY: a line of the table, used by one thread, no exclusive reference held.
         let reach = unsafe { home_line.as_ref() }.overflow as usize;
@@ -193,7 +215,7 @@ impl Table {
                 reach_needed = displacement as u32;
                 if line.tags[place] == tag {
                     if skip == 0 {
-                        return Found::Candidate(Entry { line: pointer, place: place as u32 });
+                        return Some(Entry { line: pointer, place: place as u32 });
                     }
                     skip -= 1;
                 }
@@ -201,7 +223,7 @@ impl Table {
         }
         // SAFETY: as above, and no shared reference is held any more.
         unsafe { (*home_line.as_ptr()).overflow = reach_needed };
-        Found::Absent
+        None
     }
 
     /// Copies every live entry whose home is `home` out, wherever it stands, and makes the line

@@ -36,16 +36,17 @@ impl Model {
 struct Seen {
     partners: HashMap<usize, Vec<(i64, Vec<u8>, bool)>>,
     over: Vec<usize>,
-    current: usize,
 }
 
 impl Visit for Seen {
-    fn begin(&mut self, index: usize) {
-        self.current = index;
+    type Own = usize;
+
+    fn own(&self, index: usize) -> usize {
+        index
     }
 
-    fn partner(&mut self, partner: Partner<'_>) -> bool {
-        self.partners.entry(self.current).or_default().push((
+    fn partner(&mut self, index: usize, partner: Partner<'_>) -> bool {
+        self.partners.entry(index).or_default().push((
             partner.ts,
             partner.row.to_vec(),
             partner.matched,

@@ -29,8 +29,9 @@ const fn lanes() -> [[u32; 4]; 16] {
 /// See [`super::Select`].
 ///
 /// # Safety
-/// As for [`super::Select`]; the processor has AVX2.
-#[target_feature(enable = "avx2")]
+/// As for [`super::Select`]; the processor has AVX2 and POPCNT.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
 pub(super) unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
     let (first, last) = (_mm256_set1_epi64x(lo), _mm256_set1_epi64x(hi));
     let (mut hits, mut index) = (0, 0);

@@ -8,8 +8,9 @@ use std::arch::x86_64::{
 /// See [`super::Select`].
 ///
 /// # Safety
-/// As for [`super::Select`]; the processor has AVX-512F and AVX-512VL.
-#[target_feature(enable = "avx512f,avx512vl")]
+/// As for [`super::Select`]; the processor has AVX-512F, AVX-512VL and POPCNT.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,popcnt")]
 pub(super) unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
     let (first, last) = (_mm512_set1_epi64(lo), _mm512_set1_epi64(hi));
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

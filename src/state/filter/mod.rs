@@ -26,6 +26,37 @@ pub const SELECT_SLACK: usize = 8;
 /// features of the implementation.
 type Select = unsafe fn(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize;
 
+/// The filter of one instruction set, for loops that are compiled once for each of them.
+pub(super) trait Lanes {
+    /// See [`Select`].
+    ///
+    /// # Safety
+    /// As for [`Select`].
+    unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize;
+}
+
+macro_rules! lanes {
+    ($name:ident, $module:ident) => {
+        pub(super) struct $name;
+
+        impl Lanes for $name {
+            #[inline(always)]
+            unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
+                // SAFETY: as the trait says.
+                unsafe { $module::select(ts, len, lo, hi, out) }
+            }
+        }
+    };
+}
+
+lanes!(Scalar, scalar);
+#[cfg(target_arch = "x86_64")]
+lanes!(Avx2, avx2);
+#[cfg(target_arch = "x86_64")]
+lanes!(Avx512, avx512);
+#[cfg(target_arch = "aarch64")]
+lanes!(Neon, neon);
+
 /// An instruction set for the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Simd {
@@ -59,11 +90,14 @@ impl Simd {
         match self {
             Simd::Scalar => true,
             #[cfg(target_arch = "x86_64")]
-            Simd::Avx2 => std::is_x86_feature_detected!("avx2"),
+            Simd::Avx2 => {
+                std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("popcnt")
+            }
             #[cfg(target_arch = "x86_64")]
             Simd::Avx512 => {
                 std::is_x86_feature_detected!("avx512f")
                     && std::is_x86_feature_detected!("avx512vl")
+                    && std::is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "aarch64")]
             Simd::Neon => true,
@@ -135,17 +169,17 @@ impl Filter {
         self.simd
     }
 
-    /// Appends to `out` the indices of `ts` within `[lo, hi]`, ascending.
+    /// Writes to `out` the indices of `ts` within `[lo, hi]`, ascending; returns how many. Up to
+    /// [`SELECT_SLACK`] places behind them are scribbled over.
+    ///
+    /// # Panics
+    /// When `out` is shorter than `ts` and the slack.
     #[inline]
-    pub fn select(&self, ts: &[i64], lo: i64, hi: i64, out: &mut Vec<u32>) {
-        out.reserve(ts.len() + SELECT_SLACK);
-        let start = out.len();
-        // SAFETY: `ts` is a slice; `out` has room for `len + SELECT_SLACK` more after the reserve;
-        // `self` exists only where the machine has the features.
-        let hits =
-            unsafe { (self.select)(ts.as_ptr(), ts.len(), lo, hi, out.as_mut_ptr().add(start)) };
-        // SAFETY: `select` wrote `hits <= ts.len()` indices from `start` on.
-        unsafe { out.set_len(start + hits) };
+    pub fn select(&self, ts: &[i64], lo: i64, hi: i64, out: &mut [u32]) -> usize {
+        assert!(out.len() >= ts.len() + SELECT_SLACK);
+        // SAFETY: `ts` is a slice; `out` has room for `len + SELECT_SLACK`; `self` exists only
+        // where the machine has the features.
+        unsafe { (self.select)(ts.as_ptr(), ts.len(), lo, hi, out.as_mut_ptr()) }
     }
 }
 
@@ -155,9 +189,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn selected(simd: Simd, ts: &[i64], lo: i64, hi: i64) -> Option<Vec<u32>> {
-        let mut out = vec![u32::MAX];
-        Filter::new(simd)?.select(ts, lo, hi, &mut out);
-        assert_eq!(out.remove(0), u32::MAX, "what stood in the buffer stays");
+        let mut out = vec![u32::MAX; ts.len() + SELECT_SLACK + 1];
+        let room = ts.len() + SELECT_SLACK;
+        let hits = Filter::new(simd)?.select(ts, lo, hi, &mut out[..room]);
+        assert_eq!(out[room], u32::MAX, "what stands behind the slack stays");
+        out.truncate(hits);
         Some(out)
     }
 

@@ -6,6 +6,7 @@ use std::arch::aarch64::{vandq_u64, vcgeq_s64, vcleq_s64, vdupq_n_s64, vgetq_lan
 ///
 /// # Safety
 /// As for [`super::Select`]; NEON is part of AArch64.
+#[inline]
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
     let (first, last) = (vdupq_n_s64(lo), vdupq_n_s64(hi));

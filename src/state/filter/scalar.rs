@@ -4,6 +4,7 @@
 ///
 /// # Safety
 /// As for [`super::Select`]; no processor feature is needed.
+#[inline]
 pub(super) unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
     let mut hits = 0;
     for index in 0..len {

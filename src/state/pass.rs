@@ -1,0 +1,169 @@
+//! One batch on its way through the phases: its columns, and what a phase leaves for the next.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use super::hits::Hits;
+use super::probe::{BatchStats, Class, Probe};
+use super::table::{Entry, Line};
+use crate::event::{EventBatch, Side};
+use crate::limits::BATCH_EVENTS_MAX;
+
+/// No place of a line.
+pub(super) const NO_PLACE: u8 = u8::MAX;
+
+/// Memory that the phases use again and again, by place in the batch's range: places are bytes, so
+/// that no look at it needs a check of bounds.
+pub(super) struct Scratch {
+    /// The home lines of the events; for the known, the lines of their entries.
+    pub(super) homes: Box<[NonNull<Line>; BATCH_EVENTS_MAX]>,
+    /// The places of the known in their lines; [`NO_PLACE`] once a closer look showed that the
+    /// entry is another key's.
+    pub(super) places: Box<[u8; BATCH_EVENTS_MAX]>,
+    /// Events whose key has no entry.
+    pub(super) unknown: Places,
+    /// Events whose key has an entry.
+    pub(super) known: Places,
+    /// Those of the known that the other side may have several rows for.
+    pub(super) chains: Places,
+    /// Whether an event has a match.
+    pub(super) matched: Box<[bool; BATCH_EVENTS_MAX]>,
+    pub(super) hits: Hits,
+}
+
+const _: () = assert!(BATCH_EVENTS_MAX == 1 << u8::BITS);
+
+// SAFETY: the pointers in it are used only within one call of `join_batch`.
+unsafe impl Send for Scratch {}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch {
+            homes: Box::new([NonNull::dangling(); BATCH_EVENTS_MAX]),
+            places: Box::new([0; BATCH_EVENTS_MAX]),
+            unknown: Places::new(),
+            known: Places::new(),
+            chains: Places::new(),
+            matched: Box::new([false; BATCH_EVENTS_MAX]),
+            hits: Hits::new(),
+        }
+    }
+
+    /// The entry of a known event.
+    #[inline]
+    pub(super) fn entry(&self, place: u8) -> Entry {
+        let place_in_line = u32::from(self.places[usize::from(place)]);
+        Entry { line: self.homes[usize::from(place)], place: place_in_line }
+    }
+
+    #[inline]
+    pub(super) fn set_entry(&mut self, place: u8, entry: Entry) {
+        self.homes[usize::from(place)] = entry.line;
+        self.places[usize::from(place)] = entry.place as u8;
+    }
+}
+
+/// Some of the events of a range, in their order.
+pub(super) struct Places {
+    places: Box<[u8; BATCH_EVENTS_MAX]>,
+    len: usize,
+}
+
+impl Places {
+    fn new() -> Places {
+        Places { places: Box::new([0; BATCH_EVENTS_MAX]), len: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Appends `place` if `is_wanted`, without a branch. Each place of a range may come once.
+    #[inline]
+    pub(super) fn push_if(&mut self, is_wanted: bool, place: u8) {
+        self.places[self.len & (BATCH_EVENTS_MAX - 1)] = place;
+        self.len += usize::from(is_wanted);
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> u8 {
+        self.places[at & (BATCH_EVENTS_MAX - 1)]
+    }
+}
+
+/// One batch on its way: what the phases share.
+pub(super) struct Pass<'a> {
+    pub(super) side: Side,
+    pub(super) batch: &'a EventBatch,
+    /// The columns of the range, and where it starts in the batch.
+    pub(super) keys: &'a [u64],
+    ts: &'a [i64],
+    start: usize,
+    /// Of the range, or empty.
+    pub(super) classes: &'a [Class],
+    pub(super) probe: Probe,
+    pub(super) stats: BatchStats,
+    /// The layout of the index that homes and entries were found in.
+    pub(super) layout: u32,
+}
+
+impl<'a> Pass<'a> {
+    /// The events in `range` of a batch. `classes` is empty or as long as the batch.
+    pub(super) fn new(
+        batch: &'a EventBatch,
+        range: Range<usize>,
+        classes: &'a [Class],
+        probe: Probe,
+        layout: u32,
+    ) -> Pass<'a> {
+        Pass {
+            side: batch.side(),
+            batch,
+            keys: &batch.keys()[range.clone()],
+            ts: &batch.timestamps()[range.clone()],
+            start: range.start,
+            classes: classes.get(range).unwrap_or(&[]),
+            probe,
+            stats: BatchStats::default(),
+            layout,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_late(&self, place: u8) -> bool {
+        self.classes.get(usize::from(place)) == Some(&Class::Late)
+    }
+
+    #[inline]
+    pub(super) fn key(&self, place: u8) -> u64 {
+        self.keys[usize::from(place)]
+    }
+
+    #[inline]
+    pub(super) fn ts(&self, place: u8) -> i64 {
+        self.ts[usize::from(place)]
+    }
+
+    #[inline]
+    pub(super) fn stored_row(&self, place: u8) -> &'a [u8] {
+        self.batch.stored_row(self.index(place))
+    }
+
+    /// The index in the batch.
+    #[inline]
+    pub(super) fn index(&self, place: u8) -> usize {
+        self.start + usize::from(place)
+    }
+
+    /// The times of partners of an event.
+    #[inline]
+    pub(super) fn range(&self, place: u8) -> (i64, i64) {
+        let (lo, hi) = self.probe.interval.range(self.ts(place));
+        (lo.max(self.probe.partner_floor), hi)
+    }
+}
