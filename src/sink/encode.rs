@@ -7,6 +7,7 @@ use memchr::memchr3;
 
 use crate::event::Side;
 use crate::sink::Columns;
+use crate::sink::LeftOut;
 use crate::sink::json::{Members, push_string, string_text};
 use crate::source::{RowFormat, fields};
 
@@ -40,7 +41,7 @@ pub struct Encoder {
 pub(super) struct Scratch {
     cells: Vec<Option<Range<usize>>>,
     /// Members of JSON rows that had no column to go to.
-    pub(super) left_out: u64,
+    pub(super) left_out: LeftOut,
 }
 
 #[derive(Clone, Debug)]
@@ -50,8 +51,7 @@ struct SideEncoder {
     places: HashMap<Vec<u8>, usize>,
     /// In JSON, `"name":` of each column as the output calls it.
     labels: Vec<Vec<u8>>,
-    /// What a member that is no column gets behind its name when that is taken.
-    suffix: &'static str,
+    side: Side,
     /// What stands where the side has no row.
     padding: Vec<u8>,
 }
@@ -87,15 +87,14 @@ impl Encoder {
             }
             header.push(b'\n');
         }
-        let suffixes = ["_left", "_right"];
-        let sides = rows.iter().zip(names).zip(suffixes);
+        let sides = rows.iter().zip(names).zip(Side::BOTH);
         let label =
             |place: usize| before.get(place).map(|name| json_label(name)).unwrap_or_default();
         Encoder {
             to,
             header,
             sides: sides
-                .map(|((rows, names), suffix)| SideEncoder::new(to, rows, names, suffix))
+                .map(|((rows, names), side)| SideEncoder::new(to, rows, names, side))
                 .collect(),
             late_labels: [label(0), label(1)],
         }
@@ -216,7 +215,7 @@ impl Encoder {
 type Other<'a> = (&'a SideEncoder, Option<&'a [u8]>, bool);
 
 impl SideEncoder {
-    fn new(to: RowFormat, rows: &SideRows, names: &[String], suffix: &'static str) -> SideEncoder {
+    fn new(to: RowFormat, rows: &SideRows, names: &[String], side: Side) -> SideEncoder {
         let labels: Vec<Vec<u8>> = names.iter().map(|name| json_label(name)).collect();
         let padding = match to {
             RowFormat::Delimited { delimiter } => vec![delimiter; names.len().saturating_sub(1)],
@@ -228,7 +227,7 @@ impl SideEncoder {
         };
         let places =
             rows.columns.iter().enumerate().map(|(at, name)| (name.clone().into_bytes(), at));
-        SideEncoder { from: rows.format, places: places.collect(), labels, suffix, padding }
+        SideEncoder { from: rows.format, places: places.collect(), labels, side, padding }
     }
 
     /// Appends the cells of a row of another format.
@@ -253,7 +252,7 @@ impl SideEncoder {
                             let start = value.as_ptr().addr() - row.as_ptr().addr();
                             scratch.cells[place] = Some(start..start + value.len());
                         }
-                        None => scratch.left_out += 1,
+                        None => scratch.left_out.add(self.side, &string_text(name), 1),
                     }
                 }
                 for (place, cell) in scratch.cells.iter().enumerate() {
@@ -305,7 +304,11 @@ impl SideEncoder {
                     && members.any(|(other, _)| string_text(other) == text)
         };
         if other.is_some_and(is_taken) {
-            push_string(out, &[&text, self.suffix.as_bytes()].concat());
+            let suffix = match self.side {
+                Side::Left => "_left",
+                Side::Right => "_right",
+            };
+            push_string(out, &[&text, suffix.as_bytes()].concat());
         } else {
             out.extend_from_slice(name);
         }
@@ -424,7 +427,7 @@ mod tests {
         let encoder = Encoder::pairs(RowFormat::CSV, &json("a"), &json("b"), false);
         let mut scratch = Scratch::default();
         encoder.push_pair(&mut Vec::new(), b"{\"x\":1}", b"{\"y\":1,\"b\":2}", &mut scratch);
-        assert_eq!(scratch.left_out, 2);
+        assert_eq!(scratch.left_out.to_string(), "left \"x\" (1 time), right \"y\" (1 time)");
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! The sink of one core: encodes what the join finds, and hands it on in blocks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::event::{Event, Key, Side};
 use crate::join::{Emit, Sink, SinkError};
-use crate::sink::Output;
 use crate::sink::encode::{Encoder, Scratch};
 use crate::sink::sorter::{NO_POSITION, Place, Slices, Sorter};
+use crate::sink::{LeftOut, Output};
 use crate::source::split_position;
 
 /// Bytes a core gathers before it writes: large enough for the system call not to matter.
@@ -20,7 +19,7 @@ pub struct RowSinks {
     output: Arc<Output>,
     sorter: Option<(Sorter, SortOptions)>,
     late: Option<(Encoder, Arc<Output>)>,
-    left_out: AtomicU64,
+    left_out: Mutex<LeftOut>,
 }
 
 /// How rows of several cores are put in order.
@@ -44,7 +43,7 @@ impl RowSinks {
     ) -> Arc<RowSinks> {
         let sorter =
             sorted.map(|options| (Sorter::new(Arc::clone(&output), options.cores), options));
-        Arc::new(RowSinks { encoder, output, sorter, late, left_out: AtomicU64::new(0) })
+        Arc::new(RowSinks { encoder, output, sorter, late, left_out: Mutex::default() })
     }
 
     /// The sink of one core.
@@ -60,11 +59,10 @@ impl RowSinks {
         }
     }
 
-    /// Members of JSON rows that no column of a CSV or TSV output could take. Complete when all
+    /// Fields of JSON rows that no column of a CSV or TSV output could take. Complete when all
     /// sinks have finished.
-    pub fn members_left_out(&self) -> u64 {
-        // A sum that is read after the cores were joined; it guards no other memory.
-        self.left_out.load(Ordering::Relaxed)
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -215,9 +213,8 @@ impl Sink for RowSink {
     fn finish(&mut self) -> Result<(), SinkError> {
         // Nothing follows: as after the last watermark there is.
         let _ = self.output_watermark(i64::MAX);
-        // A sum; whoever reads it has joined this core's thread first.
-        self.shared.left_out.fetch_add(self.scratch.left_out, Ordering::Relaxed);
-        self.scratch.left_out = 0;
+        let left_out = std::mem::take(&mut self.scratch.left_out);
+        self.shared.left_out.lock().unwrap_or_else(PoisonError::into_inner).merge(left_out);
         self.flush()
     }
 }

@@ -1,6 +1,7 @@
 //! The fields of one row, decoded: for output in another format and for conditions.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use super::csv::{NO_SLOT, QuoteFault, Record, Records, Span, text};
@@ -94,7 +95,28 @@ pub fn json_text(value: &str) -> Option<Cow<'_, [u8]>> {
 /// # Errors
 /// What is wrong with the JSON.
 pub fn json_names(row: &[u8]) -> Result<Vec<String>, String> {
-    jsonl::names(row).map_err(|error| error.to_string())
+    let mut names = jsonl::names(row).map_err(|error| error.to_string())?;
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
+}
+
+/// The names of some lines of JSON, in the order in which they first come, and how many rows were
+/// looked at: up to `rows_max`, empty lines and lines that are no object left out.
+pub fn json_names_of_rows(lines: &[u8], rows_max: usize) -> (Vec<String>, usize) {
+    let (mut names, mut seen) = (Vec::new(), HashSet::new());
+    let rows = lines.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let mut row_count = 0;
+    for row in rows.filter_map(|line| jsonl::names(line).ok()).take(rows_max) {
+        row_count += 1;
+        for name in row {
+            if !seen.contains(&name) {
+                seen.insert(name.clone());
+                names.push(name);
+            }
+        }
+    }
+    (names, row_count)
 }
 
 #[cfg(test)]
@@ -134,6 +156,15 @@ mod tests {
                 Err(_) => prop_assert!(record.fault.is_some()),
             }
         }
+    }
+
+    #[test]
+    fn names_of_rows_come_in_order_and_bad_lines_have_none() {
+        let lines = b"oops\n{\"b\":1}\n\n[1]\r\n{\"a\":1,\"b\":2,\"a\":3}\n{\"c\":1}";
+        let names = |rows_max| json_names_of_rows(lines, rows_max);
+        assert_eq!(names(9), (vec!["b".to_owned(), "a".to_owned(), "c".to_owned()], 3));
+        assert_eq!(names(1), (vec!["b".to_owned()], 1));
+        assert_eq!(json_names_of_rows(b"oops\n", 9), (Vec::new(), 0));
     }
 
     #[test]

@@ -10,40 +10,53 @@ use serde_json::{Deserializer, Error};
 
 use super::flat;
 
-/// Puts the JSON text of each name's value into `values`, at the name's place; `None` where the
-/// object lacks the name. Fastest when the object's names come in the order of `names`.
+/// Of each name the JSON text of its value; `None` where the object lacks the name.
+pub(super) type Values<'a> = Vec<Option<&'a str>>;
+
+/// Puts the JSON text of each name's value into `values`, at the name's place. Of a name that comes
+/// twice the last counts. Fastest when the object's names come in the order of `names`.
 pub(super) fn values<'a>(
     line: &'a [u8],
     names: &[impl AsRef<str>],
-    values: &mut Vec<Option<&'a str>>,
+    values: &mut Values<'a>,
 ) -> Result<(), Error> {
-    values.clear();
-    values.resize(names.len(), None);
-    match flat::values(line, names, values) {
-        true => Ok(()),
-        false => any_values(line, names, values),
-    }
+    let is_flat = flat::values(line, names, none_yet(names, values));
+    if is_flat { Ok(()) } else { any_values(line, names, values) }
 }
 
 /// The same for any line: nested, with escapes, or unsound.
 pub(super) fn any_values<'a>(
     line: &'a [u8],
     names: &[impl AsRef<str>],
-    values: &mut Vec<Option<&'a str>>,
+    values: &mut Values<'a>,
 ) -> Result<(), Error> {
-    values.clear();
-    values.resize(names.len(), None);
     let mut json = Deserializer::from_slice(line);
-    json.deserialize_map(Fields { names, values })?;
+    json.deserialize_map(Fields { names, values: none_yet(names, values) })?;
     json.end()
 }
 
-/// The names of an object, in order, each once.
+fn none_yet<'v, 'a, N>(names: &[N], values: &'v mut Values<'a>) -> &'v mut Values<'a> {
+    values.clear();
+    values.resize(names.len(), None);
+    values
+}
+
+/// The names of an object, in order; one that comes twice is there twice.
 pub(super) fn names(line: &[u8]) -> Result<Vec<String>, Error> {
     let mut json = Deserializer::from_slice(line);
     let names = json.deserialize_map(Names)?;
     json.end()?;
     Ok(names)
+}
+
+/// Whether a value that is a string says something: half of a surrogate pair does not, and that is
+/// the one fault that reading a line leaves in it.
+#[inline]
+pub(super) fn is_sound(json: &str) -> bool {
+    let bytes = json.as_bytes();
+    bytes.first() != Some(&b'"')
+        || memchr::memchr(b'\\', bytes).is_none()
+        || serde_json::from_str::<String>(json).is_ok()
 }
 
 /// The text of a value: of a string what it says, of anything else its JSON; `None` for `null`.
@@ -56,7 +69,7 @@ pub(super) fn text(json: &str) -> Option<Cow<'_, [u8]>> {
         }
         [b'"', ..] => match serde_json::from_str::<String>(json) {
             Ok(text) => Some(Cow::Owned(text.into_bytes())),
-            // Half of a surrogate pair is the one fault that is found here only.
+            // Half of a surrogate pair: see `is_sound`.
             Err(_) => Some(Cow::Borrowed(json.as_bytes())),
         },
         other => Some(Cow::Borrowed(other)),
@@ -137,9 +150,7 @@ impl<'a> Visitor<'a> for Names {
         let mut names = Vec::new();
         while let Some(Name(name)) = map.next_key()? {
             map.next_value::<IgnoredAny>()?;
-            if !names.contains(&name) {
-                names.push(name);
-            }
+            names.push(name);
         }
         Ok(names)
     }
@@ -190,7 +201,7 @@ mod tests {
     fn the_last_of_two_equal_names_counts_and_escaped_names_are_the_same() {
         assert_eq!(read(r#"{"a":1,"a":2}"#, &["a"]).unwrap(), [Some("2")]);
         assert_eq!(read(r#"{"\u0061":1}"#, &["a"]).unwrap(), [Some("1")]);
-        assert_eq!(names(br#"{"b":1,"a":2,"b":3}"#).unwrap(), ["b", "a"]);
+        assert_eq!(names(br#"{"b":1,"a":2,"b":3}"#).unwrap(), ["b", "a", "b"]);
     }
 
     #[test]
@@ -202,6 +213,17 @@ mod tests {
             assert!(names(line.as_bytes()).is_err(), "{line}");
         }
         assert!(values(b"{\"a\":\"\xff\"}", &["a"], &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_is_no_text() {
+        for sound in ["1", "null", r#""a""#, r#""\ud83d\ude00""#, r#""\\ud800""#] {
+            assert!(is_sound(sound), "{sound}");
+        }
+        for half in [r#""\ud800""#, r#""a\udc00b""#] {
+            assert!(read(&format!("{{\"a\":{half}}}"), &["a"]).is_ok(), "{half}");
+            assert!(!is_sound(half), "{half}");
+        }
     }
 
     #[test]

@@ -24,7 +24,8 @@
 //! # JSON Lines
 //!
 //! One object a line; lines of white space are skipped. Fields are found by name at the top level;
-//! of a name that comes twice the last counts.
+//! of a name that comes twice the last counts. A key that holds half of a surrogate pair makes a
+//! bad row.
 
 mod bad;
 pub mod blocks;

@@ -100,6 +100,8 @@ pub enum BadReason {
     Json(String),
     /// A key must be a JSON string, number or boolean.
     KeyIsNested,
+    /// A key holds half of a surrogate pair, which is no text.
+    KeyIsHalf,
     /// Its key or the whole of it is over a limit.
     Push(PushError),
 }
@@ -114,9 +116,13 @@ impl fmt::Display for BadReason {
             ),
             BadReason::Quotes(fault) => fault.fmt(f),
             BadReason::Time { error: TimeTextError::Empty, .. } => write!(f, "it has no time"),
-            BadReason::Time { text, error } => write!(f, "\"{}\": {error}", text.escape_debug()),
+            BadReason::Time { text, error } => write!(f, "\"{}\": {error}", Shown(text)),
             BadReason::Json(why) => write!(f, "it is no JSON object: {why}"),
             BadReason::KeyIsNested => write!(f, "a key must be a string, a number or a boolean"),
+            BadReason::KeyIsHalf => write!(
+                f,
+                "a key holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no text"
+            ),
             BadReason::Push(error) => error.fmt(f),
         }
     }
@@ -130,16 +136,30 @@ impl BadRow {
             message.push_str(&format!(", column \"{name}\""));
         }
         let text = String::from_utf8_lossy(&self.text);
-        let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-        if shown.len() < text.len() {
-            shown.push_str("...");
-        }
-        format!("{message}: {}; the row is: {}", self.why, shown.escape_debug())
+        format!("{message}: {}; the row is: {}", self.why, Shown(&text))
     }
 }
 
-/// Characters of a bad row that a message shows.
+/// Text of an input in a message: as it stands there, but control characters as escapes, and cut
+/// where it is long.
+struct Shown<'a>(&'a str);
+
+/// Characters of a text that a message shows.
 const SHOWN_CHARS_MAX: usize = 200;
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut chars = self.0.chars();
+        for char in chars.by_ref().take(SHOWN_CHARS_MAX) {
+            if char.is_control() {
+                write!(f, "{}", char.escape_debug())?;
+            } else {
+                write!(f, "{char}")?;
+            }
+        }
+        f.write_str(if chars.next().is_some() { "..." } else { "" })
+    }
+}
 
 /// Some events of one block, in order.
 #[derive(Debug)]
@@ -358,11 +378,9 @@ impl BlockParser {
             match super::jsonl::values(line, &names, &mut values) {
                 Err(error) => bad.add(None, BadReason::Json(error.to_string()), out),
                 Ok(()) => {
-                    let nested = |slot: &&usize| {
-                        values[**slot].is_some_and(|json| json.starts_with(['{', '[']))
-                    };
-                    if let Some(&slot) = self.plan.keys.iter().find(nested) {
-                        bad.add(Some(self.plan.columns[slot]), BadReason::KeyIsNested, out);
+                    let fault = |&slot: &usize| Some((slot, json_key_fault(values[slot]?)?));
+                    if let Some((slot, why)) = self.plan.keys.iter().find_map(fault) {
+                        bad.add(Some(self.plan.columns[slot]), why, out);
                         continue;
                     }
                     let field = |slot: usize| values[slot].and_then(super::jsonl::text);
@@ -432,6 +450,18 @@ impl BlockParser {
             // Cannot truncate: a chunk has about a thousand events.
             out.null_places.push(out.events.len() as u32);
         }
+    }
+}
+
+/// Why a JSON value cannot be a key.
+#[inline]
+fn json_key_fault(json: &str) -> Option<BadReason> {
+    if json.starts_with(['{', '[']) {
+        Some(BadReason::KeyIsNested)
+    } else if !super::jsonl::is_sound(json) {
+        Some(BadReason::KeyIsHalf)
+    } else {
+        None
     }
 }
 

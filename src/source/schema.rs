@@ -83,8 +83,8 @@ impl fmt::Display for SchemaError {
         match self {
             SchemaError::Missing { name, columns } => {
                 write!(f, "there is no column \"{name}\"; the columns are {}", columns.join(", "))?;
-                let close = columns.iter().find(|column| column.trim().eq_ignore_ascii_case(name));
-                close.map_or(Ok(()), |column| write!(f, " (did you mean \"{column}\"?)"))
+                closest(name, columns)
+                    .map_or(Ok(()), |column| write!(f, " (did you mean \"{column}\"?)"))
             }
             SchemaError::Ambiguous { name } => write!(
                 f,
@@ -97,6 +97,31 @@ impl fmt::Display for SchemaError {
 }
 
 impl std::error::Error for SchemaError {}
+
+/// The column that somebody who typed `name` may have meant: the nearest, if a third of the
+/// letters at most are wrong.
+pub fn closest<'a>(name: &str, columns: &'a [String]) -> Option<&'a str> {
+    let distance = |column: &&String| edits(&name.to_lowercase(), &column.trim().to_lowercase());
+    let nearest = columns.iter().min_by_key(distance)?;
+    (distance(&nearest) <= name.chars().count() / 3).then_some(nearest)
+}
+
+/// How many letters must be put in, taken out or replaced to make one word the other.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    // Costs from the letters of `a` so far to each beginning of `b`.
+    let mut costs: Vec<usize> = (0..=b.len()).collect();
+    for (row, from) in a.chars().enumerate() {
+        let mut before = row;
+        costs[0] = row + 1;
+        for (column, &to) in b.iter().enumerate() {
+            let replaced = before + usize::from(from != to);
+            before = costs[column + 1];
+            costs[column + 1] = replaced.min(before + 1).min(costs[column] + 1);
+        }
+    }
+    costs[b.len()]
+}
 
 impl RowSchema {
     /// The schema of rows with these columns.
@@ -203,6 +228,23 @@ mod tests {
         let message = error.to_string();
         assert!(message.contains("are Id, ts"), "{message}");
         assert!(message.contains("did you mean \"Id\"?"), "{message}");
+    }
+
+    #[test]
+    fn the_nearest_name_is_offered() {
+        let names = ["order_id", "amount", "ts"].map(str::to_owned);
+        for (typed, meant) in [
+            ("orderid", Some("order_id")),
+            ("order", None),
+            ("AMOUNTS", Some("amount")),
+            ("amuont", Some("amount")),
+            ("t", None),
+            ("TS", Some("ts")),
+            ("", None),
+        ] {
+            assert_eq!(closest(typed, &names), meant, "{typed}");
+        }
+        assert_eq!((edits("", "abc"), edits("abc", ""), edits("kitten", "sitting")), (3, 3, 3));
     }
 
     #[test]

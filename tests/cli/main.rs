@@ -5,6 +5,7 @@
 mod help;
 mod input;
 mod interrupt;
+mod json;
 mod nyc;
 mod order;
 mod output;

@@ -1,21 +1,23 @@
 //! Opens the input files: headers, columns, and the time unit of the run.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cli::Failure;
 use crate::cli::join::args::Format;
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::{Plan, SidePlan};
+use crate::cli::{Console, Failure};
 use crate::event::Side;
 use crate::sink::SideRows;
-use crate::source::fields::{delimited, json_text, json_values};
+use crate::source::fields::{delimited, json_names_of_rows, json_text, json_values};
+use crate::source::schema::closest;
 use crate::source::{BlockReader, ReadOptions, RowFormat, RowSchema, SchemaError};
 use crate::time::text::{TimeFormat, TimeUnit};
 
-/// Times of a file that are looked at to find the unit of the run.
+/// Rows of a file that are looked at to find the unit of the run and the fields of JSON.
 const SAMPLE_ROWS: usize = 1000;
 
 /// The inputs, their headers read.
@@ -85,38 +87,68 @@ pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
 fn open_side(side: Side, plan: &SidePlan) -> Result<InputSide, Failure> {
     let format = plan.format.rows();
     let mut files = Vec::new();
-    // The first file's columns, and of JSON rows those of the others behind them.
-    let mut columns: Option<Vec<String>> = None;
+    let mut columns = plan.columns.clone();
+    // Rows of JSON that were looked at for their fields.
+    let mut rows_seen = 0;
     for path in &plan.files {
         let mut file = open_file(path, format)?;
-        let found = match &plan.columns {
-            Some(given) => given.clone(),
-            None => read_columns(&mut file, format)?,
-        };
-        match &mut columns {
-            None => columns = Some(found),
-            Some(known) if format == RowFormat::JsonLines => {
-                let new = found.into_iter().filter(|name| !known.contains(name));
-                known.extend(new.collect::<Vec<_>>());
+        match format {
+            _ if plan.columns.is_some() => {}
+            RowFormat::JsonLines => {
+                // All fields that come near the start of a file, the first file's first.
+                rows_seen += read_fields(&mut file, columns.get_or_insert_default())?;
             }
-            Some(known) if *known != found => {
-                return Err(Failure::usage(format!(
-                    "{}: its columns are {}, and those of {} are {}; the files of a side must \
-                     have the same",
-                    file.name,
-                    found.join(", "),
-                    plan.files[0].display(),
-                    known.join(", ")
-                )));
+            RowFormat::Delimited { .. } => {
+                let found = read_header(&mut file, format)?;
+                let known = columns.get_or_insert_with(|| found.clone());
+                if *known != found {
+                    return Err(Failure::usage(format!(
+                        "{}: its columns are {}, and those of {} are {}; the files of a side must \
+                         have the same",
+                        file.name,
+                        found.join(", "),
+                        plan.files[0].display(),
+                        known.join(", ")
+                    )));
+                }
             }
-            Some(_) => {}
         }
         files.push(file);
     }
     let columns = columns.unwrap_or_default();
+    if rows_seen > 0 {
+        check_fields(side, plan, &files, &columns, rows_seen)?;
+    }
     let schema = RowSchema::new(format, columns, &plan.key_columns, &plan.time_column)
         .map_err(|error| no_such_column(side, plan, &files, &error))?;
     Ok(InputSide { schema: Arc::new(schema), files })
+}
+
+/// Refuses a key or time that no row near the start of any file has: a name mistyped. A stream may
+/// have begun with few rows, so there it is a warning.
+fn check_fields(
+    side: Side,
+    plan: &SidePlan,
+    files: &[InputFile],
+    fields: &[String],
+    rows_seen: usize,
+) -> Result<(), Failure> {
+    let names = plan.key_columns.iter().chain([&plan.time_column]);
+    let Some(name) = names.into_iter().find(|name| !fields.contains(name)) else { return Ok(()) };
+    let (option, side) = (option_of(side, plan, name), side.name());
+    let meant =
+        closest(name, fields).map_or(String::new(), |f| format!(" (did you mean \"{f}\"?)"));
+    let rows = if rows_seen == 1 { "row" } else { &format!("{rows_seen} rows") };
+    let message = format!(
+        "{option}: {}: no field \"{name}\" in its first {rows}; the fields there are {}{meant}",
+        files.first().map_or("", |file| file.name.as_str()),
+        fields.join(", ")
+    );
+    if files.iter().any(|file| file.bytes.is_none()) {
+        Console::stderr().warning(&message);
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{message}; if only later rows have it, list --{side}-columns")))
 }
 
 fn open_file(path: &Path, format: RowFormat) -> Result<InputFile, Failure> {
@@ -136,21 +168,9 @@ fn open_file(path: &Path, format: RowFormat) -> Result<InputFile, Failure> {
     Ok(InputFile { name, reader: BlockReader::new(input, format, options), bytes })
 }
 
-fn read_columns(file: &mut InputFile, format: RowFormat) -> Result<Vec<String>, Failure> {
-    let name = file.name.clone();
-    let unreadable = |error| unreadable(&name, &error);
-    let first = match format {
-        RowFormat::Delimited { .. } => file.reader.read_header().map_err(unreadable)?,
-        RowFormat::JsonLines => {
-            let rows = file.reader.peek().map_err(unreadable)?;
-            let lines = rows.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-            match lines.into_iter().find(|line| !line.is_empty()) {
-                Some(line) => Some(line.to_vec()),
-                // No rows, no columns: nothing is missing.
-                None => return Ok(Vec::new()),
-            }
-        }
-    };
+fn read_header(file: &mut InputFile, format: RowFormat) -> Result<Vec<String>, Failure> {
+    let name = &file.name;
+    let first = file.reader.read_header().map_err(|error| unreadable(name, &error))?;
     let first = first.ok_or_else(|| {
         Failure::failed(format!(
             "{name}: it is empty, and its first line should be a header with the column names; \
@@ -159,6 +179,17 @@ fn read_columns(file: &mut InputFile, format: RowFormat) -> Result<Vec<String>, 
     })?;
     RowSchema::column_names(format, &first)
         .map_err(|error| Failure::failed(format!("{name}: {error}")))
+}
+
+/// Adds the fields of a file's first block of JSON rows to those known; returns how many rows that
+/// were. On a pipe these are the rows that have come together.
+fn read_fields(file: &mut InputFile, known: &mut Vec<String>) -> Result<usize, Failure> {
+    let rows = file.reader.peek().map_err(|error| unreadable(&file.name, &error))?;
+    let (names, row_count) = json_names_of_rows(rows, SAMPLE_ROWS);
+    let set: HashSet<&String> = known.iter().collect();
+    let new: Vec<String> = names.into_iter().filter(|name| !set.contains(name)).collect();
+    known.extend(new);
+    Ok(row_count)
 }
 
 fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Failure {
@@ -173,15 +204,22 @@ fn no_such_column(
     error: &SchemaError,
 ) -> Failure {
     let option = match error {
-        SchemaError::Missing { name, .. } | SchemaError::Ambiguous { name }
-            if *name == plan.time_column && !plan.key_columns.contains(name) =>
-        {
-            format!("--{}-time", side.name())
+        SchemaError::Missing { name, .. } | SchemaError::Ambiguous { name } => {
+            option_of(side, plan, name)
         }
         _ => "--on".to_owned(),
     };
     let file = files.first().map_or("", |file| file.name.as_str());
     Failure::usage(format!("{option}: {file}: {error}"))
+}
+
+/// The option that names a column.
+fn option_of(side: Side, plan: &SidePlan, name: &String) -> String {
+    if *name == plan.time_column && !plan.key_columns.contains(name) {
+        format!("--{}-time", side.name())
+    } else {
+        "--on".to_owned()
+    }
 }
 
 /// The finest unit that the times of some rows call for.

@@ -163,16 +163,33 @@ fn conclude(
     } else {
         outputs.commit()?;
     }
-    let left_out = outputs.sinks.members_left_out();
-    if left_out > 0 {
+    let left_out = outputs.sinks.left_out();
+    if left_out.count() > 0 {
         console.warning(&format!(
-            "{left_out} fields of JSON rows are no columns of the output and were left out; name \
-             them with --left-columns and --right-columns, or write --output-format jsonl"
+            "fields that no row near the start of its file has are no columns of the output and \
+             were left out: {left_out}; name all columns with --left-columns and \
+             --right-columns, or choose --output-format jsonl"
         ));
     }
     let report = report(plan, unit, &finished, outputs, feeds, interrupted);
+    warn_of_missing_keys(plan, &report, console);
     write_report(plan, &report, console)?;
     failure
+}
+
+/// A side none of whose rows has a key matches nothing at all: seldom what anybody wants.
+fn warn_of_missing_keys(plan: &Plan, report: &Report, console: Console) {
+    for side in Side::BOTH {
+        let SideRows { rows, bad, null_key, .. } = report.sides[side.index()];
+        if null_key > 0 && null_key == rows - bad {
+            console.warning(&format!(
+                "no {} row has a key, so nothing could match: {} is missing or empty in all of \
+                 them; look at --on",
+                side.name(),
+                plan.side(side).key_columns.join(", ")
+            ));
+        }
+    }
 }
 
 fn report(
