@@ -1,8 +1,10 @@
 //! Where bytes go: standard output, a file that appears when it is complete, a file that grows.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,8 +14,9 @@ use crate::join::SinkError;
 /// torn or mixed, whoever writes next.
 ///
 /// A file is written under a temporary name beside its own and renamed by [`commit`](Self::commit);
-/// dropped before that, the temporary is removed. After a failed write every further one returns
-/// the same error.
+/// dropped before that, the temporary is removed. One that a killed process has left is removed by
+/// the next that writes the same file. After a failed write every further one returns the same
+/// error.
 #[derive(Debug)]
 pub struct Output {
     name: String,
@@ -166,14 +169,21 @@ impl Inner {
         Ok(())
     }
 
-    /// Cuts the torn end of a failed block off a file that stays.
+    /// Cuts the torn end of a failed block off a file that stays, standard output included.
     fn take_back(&mut self, torn_bytes: usize) {
-        if torn_bytes == 0 || !matches!(self.fate, Fate::Grows) {
+        if torn_bytes == 0 || !matches!(self.fate, Fate::Grows | Fate::Stream) {
             return;
         }
-        if let Ok(metadata) = self.file.metadata() {
+        let (Ok(metadata), Ok(position)) = (self.file.metadata(), self.file.stream_position())
+        else {
+            return;
+        };
+        // Only what we wrote, and only where nothing stands behind it.
+        if metadata.is_file() && position == metadata.len() {
+            let whole = position.saturating_sub(torn_bytes as u64);
             // The first failure is what the user must hear of, not this one.
-            let _ = self.file.set_len(metadata.len().saturating_sub(torn_bytes as u64));
+            let _ = self.file.set_len(whole);
+            let _ = self.file.seek(SeekFrom::Start(whole));
         }
     }
 }
@@ -223,21 +233,81 @@ fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
     Ok((file, fate, true))
 }
 
-/// Creates `.NAME.PID-N.tmp` beside the target; a rename never crosses file systems then.
+/// Creates `.NAME.PID-N.tmp` beside the target (a rename never crosses file systems then) and locks
+/// it for as long as it is open, so that others see that somebody writes it.
 fn create_temporary(target: &Path) -> io::Result<(File, PathBuf)> {
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    remove_stale(target, name);
     for attempt in 0.. {
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{attempt}.tmp", std::process::id()));
+        let mut hidden = temporary_prefix(name);
+        hidden.push(format!("{}-{attempt}{TEMPORARY_SUFFIX}", std::process::id()));
         let path = target.with_file_name(hidden);
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {}
+            Ok(file) => {
+                // A file system without locks is one where nothing is ever found stale.
+                let _ = file.lock();
+                if is_at(&file, &path) {
+                    return Ok((file, path));
+                }
+                // Somebody took it for stale before it was locked.
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
+        }
+        if attempt == 1000 {
+            break;
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+fn temporary_prefix(name: &OsStr) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    prefix
+}
+
+/// Removes temporaries of the same target that nobody writes any more: what a killed run left.
+fn remove_stale(target: &Path, name: &OsStr) {
+    let prefix = temporary_prefix(name);
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // Whatever cannot be looked at or removed stays; it is in nobody's way.
+    let Ok(entries) = fs::read_dir(parent.unwrap_or(Path::new("."))) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_one = path.file_name().is_some_and(|name| is_temporary(name, &prefix));
+        if !is_one || !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
+            continue;
+        }
+        if let Ok(file) = OpenOptions::new().write(true).open(&path)
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Whether a name is the prefix, a process's number, an attempt's, and the suffix.
+fn is_temporary(name: &OsStr, prefix: &OsStr) -> bool {
+    let numbers = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+    let numbers = numbers.and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX.as_bytes()));
+    let Some(numbers) = numbers else { return false };
+    let mut parts = numbers.split(|&byte| byte == b'-');
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    parts.next().is_some_and(is_number)
+        && parts.next().is_some_and(is_number)
+        && parts.next().is_none()
+}
+
+/// Whether an open file is still what its path names.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => id(&open) == id(&named),
+        _ => false,
+    }
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -319,6 +389,24 @@ mod tests {
             output.commit().unwrap();
         }
         assert_eq!(fs::read(&path).unwrap(), b"row\nrow\n");
+    }
+
+    #[test]
+    fn a_temporary_that_nobody_writes_is_removed_and_others_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pairs.csv");
+        let (busy, _) = Output::open(&path, OpenMode::Replace).unwrap();
+        let writing = names(dir.path()).remove(0);
+        let others = [".pairs.csv.1-x.tmp", ".pairs.csv.7.tmp", ".other.csv.1-0.tmp", "a.1-0.tmp"];
+        for name in others.into_iter().chain([".pairs.csv.1-0.tmp", ".pairs.csv.99999999-12.tmp"]) {
+            fs::write(dir.path().join(name), "left behind").unwrap();
+        }
+        drop(Output::open(&path, OpenMode::Replace).unwrap());
+        let mut expected = others.map(str::to_owned).to_vec();
+        expected.push(writing);
+        expected.sort();
+        assert_eq!(names(dir.path()), expected);
+        busy.commit().unwrap();
     }
 
     #[test]

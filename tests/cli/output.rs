@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use crate::sample::JOIN;
-use crate::support::{Dir, Lines, sorted_rows};
+use crate::support::{Dir, Lines, Ran, sorted_rows};
 
 fn join(rest: &str) -> String {
     format!("join {JOIN} --between -5m..5m --stats none {rest}")
@@ -53,13 +53,94 @@ fn outputs_may_not_meet_each_other_or_an_input() {
 }
 
 #[test]
+#[cfg(unix)]
+fn an_output_that_is_an_input_by_another_name_is_refused() {
+    let dir = Dir::with_sample();
+    std::fs::hard_link(dir.path("orders.csv"), dir.path("hard.csv")).unwrap();
+    std::os::unix::fs::symlink("payments.csv", dir.path("soft.csv")).unwrap();
+    let before = (dir.read("orders.csv"), dir.read("payments.csv"));
+    for rest in ["--output hard.csv", "--output hard.csv --append", "--late-output hard.csv"] {
+        dir.run(&join(rest)).fails(2, &["hard.csv", "same file", "--left orders.csv"]);
+    }
+    for rest in ["--output soft.csv", "--output soft.csv --append"] {
+        dir.run(&join(rest)).fails(2, &["soft.csv", "same file", "--right payments.csv"]);
+    }
+    // By redirection, too: rows that are added to what is being read have no end.
+    let add = std::fs::OpenOptions::new().append(true).open(dir.path("orders.csv")).unwrap();
+    let ran: Ran = dir.command(&join("")).stdout(add).output().unwrap().into();
+    ran.fails(2, &["--output -", "--left orders.csv"]);
+    let input = std::fs::File::open(dir.path("orders.csv")).unwrap();
+    let from = join("--output hard.csv --append").replace("--left orders.csv", "--left -");
+    let ran: Ran = dir.command(&from).stdin(input).output().unwrap().into();
+    ran.fails(2, &["--left -", "hard.csv"]);
+    assert_eq!((dir.read("orders.csv"), dir.read("payments.csv")), before);
+}
+
+#[test]
+#[cfg(unix)]
+fn what_a_killed_run_left_is_removed_by_the_next_and_what_a_live_one_writes_is_not() {
+    let dir = Dir::with_sample();
+    let open = join("--output out.csv").replace("--left orders.csv", "--left -");
+    let started = || {
+        let mut child = dir.spawn(&open);
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, b"order_id,amount,ts\no001,1,1704103200000\n").unwrap();
+        let hidden = format!(".out.csv.{}-0.tmp", child.id());
+        while !dir.names().contains(&hidden) {
+            assert!(child.try_wait().unwrap().is_none(), "it waits for its input");
+            std::thread::yield_now();
+        }
+        (child, stdin, hidden)
+    };
+    let (mut killed, _stdin, left) = started();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(dir.names().contains(&left));
+    let (mut live, _stdin, writing) = started();
+    assert!(!dir.names().contains(&left), "{:?}", dir.names());
+    dir.run(&join("--output out.csv")).ok();
+    assert!(dir.names().contains(&writing), "{:?}", dir.names());
+    live.kill().unwrap();
+    live.wait().unwrap();
+    dir.run(&join("--output out.csv")).ok();
+    assert_eq!(dir.names(), ["orders.csv", "out.csv", "payments.csv"]);
+}
+
+/// The system refuses to make files larger than 8 KiB, as a full disk would.
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_output_that_fills_up_ends_with_a_complete_row() {
+    let dir = Dir::new();
+    let rows: String =
+        (0..5_000).map(|i| format!("key{i},{}\n", 1_700_000_000_000_i64 + i)).collect();
+    dir.write("l.csv", format!("id,ts\n{rows}")).write("r.csv", format!("id,ts\n{rows}"));
+    for (redirection, before) in [(">", ""), (">>", "old\n")] {
+        dir.write("out.csv", before);
+        let bin = env!("CARGO_BIN_EXE_intervale");
+        let script = format!(
+            "trap '' XFSZ; ulimit -f 8; exec {bin} join --left l.csv --right r.csv --on id \
+             --left-time ts --right-time ts --between 0..0 {redirection} out.csv"
+        );
+        let mut shell = Command::new("bash");
+        let ran: Ran =
+            shell.args(["-c", &script]).current_dir(dir.path("")).output().unwrap().into();
+        ran.fails(1, &["standard output", "File too large"]);
+        let written = dir.read("out.csv");
+        assert!(written.starts_with(&format!("{before}id,ts,")), "{redirection}");
+        assert!(written.ends_with('\n'), "{redirection} {:?}", written.lines().last());
+        let whole = |line: &str| line.matches(',').count() == 3 && line.ends_with(char::is_numeric);
+        assert!(written.lines().skip(2).all(whole), "{redirection}");
+    }
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_full_device_ends_the_run_with_its_name() {
     let dir = Dir::with_sample();
     dir.run(&join("--output /dev/full")).fails(1, &["/dev/full", "No space left", "free some"]);
     let mut command = dir.command(&join(""));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let ran: crate::support::Ran = command.stdout(full).output().unwrap().into();
+    let ran: Ran = command.stdout(full).output().unwrap().into();
     ran.fails(1, &["standard output", "No space left"]);
 }
 

@@ -1,6 +1,9 @@
 //! Paths: which format a file has, and which paths are the same file.
 
 use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::Failure;
@@ -87,7 +90,7 @@ pub(super) fn output_format(
     }
 }
 
-/// Refuses an output that is another output, or an input.
+/// Refuses an output that is another output, or an input: by whatever name, link or redirection.
 ///
 /// # Errors
 /// [`Failure::Usage`] names both options.
@@ -95,14 +98,16 @@ pub(super) fn check_distinct(
     outputs: &[(&str, &Path)],
     inputs: &[(String, &Path)],
 ) -> Result<(), Failure> {
+    let written: Vec<_> =
+        outputs.iter().map(|(_, path)| Place::of(path, io::stdout().as_fd())).collect();
     for (index, (option, path)) in outputs.iter().enumerate() {
-        for (other, other_path) in &outputs[..index] {
+        for (other_index, (other, other_path)) in outputs[..index].iter().enumerate() {
             if *path == Path::new(STANDARD) && path == other_path {
                 return Err(Failure::usage(format!(
                     "{other} and {option} are both standard output; send one of them to a file"
                 )));
             }
-            if same_file(path, other_path) {
+            if written[index].is_file_of(&written[other_index]) {
                 return Err(Failure::usage(format!(
                     "{other} and {option} are the same file, {}; give each its own",
                     path.display()
@@ -110,7 +115,7 @@ pub(super) fn check_distinct(
             }
         }
         for (input, input_path) in inputs {
-            if same_file(path, input_path) {
+            if written[index].is_file_of(&Place::of(input_path, io::stdin().as_fd())) {
                 return Err(Failure::usage(format!(
                     "{option} {} is the same file as {input} {}; write somewhere else",
                     path.display(),
@@ -122,24 +127,39 @@ pub(super) fn check_distinct(
     Ok(())
 }
 
-/// Whether two paths are one regular file, or would be once it is created. Devices and pipes may
-/// be named more than once.
-fn same_file(a: &Path, b: &Path) -> bool {
-    let standard = Path::new(STANDARD);
-    if a == standard || b == standard {
-        return false;
+/// Where a path leads.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// A regular file: its device and its number there, the same for all its names.
+    File(u64, u64),
+    /// Nothing yet: the real path of the directory, and the name in it.
+    New(PathBuf),
+    /// A device or a pipe, which may be named more than once, or nothing that could be opened.
+    Other,
+}
+
+impl Place {
+    /// The place of a path, or of the stream that `-` stands for.
+    fn of(path: &Path, standard: BorrowedFd<'_>) -> Place {
+        let found = if path == Path::new(STANDARD) {
+            standard.try_clone_to_owned().map(fs::File::from).and_then(|file| file.metadata())
+        } else {
+            fs::metadata(path)
+        };
+        match found {
+            Ok(found) if found.is_file() => Place::File(found.dev(), found.ino()),
+            Ok(_) => Place::Other,
+            Err(_) => new_place(path).map_or(Place::Other, Place::New),
+        }
     }
-    match (place(a), place(b)) {
-        (Some(a), Some(b)) => a == b && fs::metadata(&a).map_or(true, |found| found.is_file()),
-        _ => false,
+
+    /// Whether both are one file, or would be once it is created.
+    fn is_file_of(&self, other: &Place) -> bool {
+        *self != Place::Other && self == other
     }
 }
 
-/// The file's real path; that of its directory and its name when it does not exist yet.
-fn place(path: &Path) -> Option<PathBuf> {
-    if let Ok(place) = fs::canonicalize(path) {
-        return Some(place);
-    }
+fn new_place(path: &Path) -> Option<PathBuf> {
     let parent = match path.parent()? {
         parent if parent.as_os_str().is_empty() => Path::new("."),
         parent => parent,
@@ -184,13 +204,24 @@ mod tests {
     fn one_file_by_two_names_is_one_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
+        let same_file = |a: &Path, b: &Path| {
+            let null = fs::File::open("/dev/null").unwrap();
+            Place::of(a, null.as_fd()).is_file_of(&Place::of(b, null.as_fd()))
+        };
         fs::write(path("a"), "").unwrap();
+        fs::write(path("b"), "").unwrap();
         std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
+        fs::hard_link(path("a"), path("hard")).unwrap();
         assert!(same_file(&path("a"), &path("./a")));
         assert!(same_file(&path("a"), &path("link")));
+        assert!(same_file(&path("link"), &path("hard")));
         assert!(same_file(&path("new"), &path("./new")), "neither exists yet");
         assert!(!same_file(&path("a"), &path("new")));
+        assert!(!same_file(&path("a"), &path("b")));
         assert!(!same_file(Path::new("/dev/null"), Path::new("/dev/null")));
         assert!(!same_file(Path::new("-"), Path::new("-")));
+        let stream = fs::File::open(path("hard")).unwrap();
+        let standard = Place::of(Path::new("-"), stream.as_fd());
+        assert!(standard.is_file_of(&Place::of(&path("a"), stream.as_fd())), "redirected");
     }
 }
