@@ -37,6 +37,7 @@ const UNSAFE_PLACES: &[&str] = &[
     // Calls of the operating system, and the hand-written kernel that speed is measured against.
     "src/runtime/probe.rs",
     "src/cli/os.rs",
+    "src/main.rs",
     "src/workload/cpu_clock.rs",
     "src/workload/roofline.rs",
 ];

@@ -2,13 +2,14 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::cli::Failure;
+use crate::cli::{Failure, os};
 
 /// Writes text to standard output.
 ///
 /// # Errors
 /// [`Failure::Closed`] when the reader has gone; [`Failure::Failed`] for anything else.
 pub fn out(text: &str) -> Result<(), Failure> {
+    check_stdout()?;
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|error| Failure::from_stdout(&error))
@@ -20,6 +21,20 @@ pub fn out(text: &str) -> Result<(), Failure> {
 /// As [`out`].
 pub fn out_line(line: &str) -> Result<(), Failure> {
     out(&format!("{line}\n"))
+}
+
+/// Refuses to go on without a standard output.
+///
+/// # Errors
+/// [`Failure::Failed`] when the process began with it closed.
+pub(super) fn check_stdout() -> Result<(), Failure> {
+    if !os::stdout_is_closed() {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        "standard output is closed, so the result would be lost; redirect it, or name a file with \
+         --output",
+    ))
 }
 
 /// Standard error: notes, warnings, errors. Coloured on a terminal unless `NO_COLOR` is set.

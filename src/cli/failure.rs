@@ -3,14 +3,14 @@
 use std::fmt;
 use std::io;
 
+use crate::cli::StopSignal;
+
 /// The work is done.
 pub(super) const DONE: u8 = 0;
 /// It failed while running.
 const FAILED: u8 = 1;
 /// Wrong use.
 pub(super) const USAGE: u8 = 2;
-/// Ended by Ctrl-C, as shells count it: 128 and the number of SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Why a command did not do what it was asked to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum Failure {
     Usage(String),
     /// It failed while running. Exit status 1.
     Failed(String),
-    /// The user stopped it. Exit status 130.
-    Interrupted(String),
+    /// The user stopped it. Exit status 130 (Ctrl-C) or 143 (SIGTERM).
+    Interrupted(StopSignal, String),
     /// The reader of standard output has gone, as in `| head -1`: an end, not a fault. Exit
     /// status 0, and nothing is said.
     Closed,
@@ -49,9 +49,9 @@ impl Failure {
     /// What to tell the user, if anything.
     pub fn message(&self) -> Option<&str> {
         match self {
-            Failure::Usage(message) | Failure::Failed(message) | Failure::Interrupted(message) => {
-                Some(message)
-            }
+            Failure::Usage(message)
+            | Failure::Failed(message)
+            | Failure::Interrupted(_, message) => Some(message),
             Failure::Closed => None,
         }
     }
@@ -61,7 +61,7 @@ impl Failure {
         match self {
             Failure::Usage(_) => USAGE,
             Failure::Failed(_) => FAILED,
-            Failure::Interrupted(_) => INTERRUPTED,
+            Failure::Interrupted(signal, _) => signal.exit_code(),
             Failure::Closed => DONE,
         }
     }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 
 use crate::cli::bench::{count, workload};
-use crate::cli::{Console, Failure, os};
+use crate::cli::console::check_stdout;
+use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
 use crate::join::SinkError;
 use crate::sink::{OpenMode, Output};
@@ -66,7 +67,7 @@ const ROWS_PER_TURN: usize = 4_096;
 ///
 /// # Errors
 /// [`Failure`] for wrong use, for files that cannot be written (none is left behind half done), and
-/// after Ctrl-C.
+/// after Ctrl-C or SIGTERM.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let workload = args.rate.map_or(args.workload, |rate| args.workload.with_rate(rate));
     if !args.events.is_multiple_of(2) {
@@ -97,9 +98,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             row_count += written as u64;
             more |= written == ROWS_PER_TURN;
         }
-        if os::interrupted() {
+        if let Some(signal) = os::interrupted() {
             progress.clear();
-            return Err(stop(tables));
+            return Err(stop(signal, tables));
         }
         progress.show(row_count);
     }
@@ -112,7 +113,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Keeps what is there, which is complete rows.
-fn stop(tables: Vec<Table>) -> Failure {
+fn stop(signal: StopSignal, tables: Vec<Table>) -> Failure {
     let mut kept = Vec::new();
     for mut table in tables {
         if let Err(failure) = table.flush() {
@@ -123,10 +124,12 @@ fn stop(tables: Vec<Table>) -> Failure {
             Err(error) => return failure(error),
         }
     }
-    Failure::Interrupted(match kept.is_empty() {
-        true => "interrupted; the rows that were written are complete".to_owned(),
-        false => format!("interrupted; the rows so far are in {}", kept.join(" and ")),
-    })
+    let by = signal.name();
+    let message = match kept.is_empty() {
+        true => format!("stopped by {by}; the rows that were written are complete"),
+        false => format!("stopped by {by}; the rows so far are in {}", kept.join(" and ")),
+    };
+    Failure::Interrupted(signal, message)
 }
 
 fn failure(error: SinkError) -> Failure {
@@ -163,6 +166,9 @@ struct Table {
 
 impl Table {
     fn open(path: &Path, format: Format, rows: Arrivals) -> Result<Table, Failure> {
+        if path == Path::new("-") {
+            check_stdout()?;
+        }
         let (output, _) = Output::open(path, OpenMode::Replace).map_err(failure)?;
         let mut block = Vec::with_capacity(BLOCK_BYTES + 256);
         match format {

@@ -4,7 +4,8 @@
 //! [`Failure`]. To add one: write it, add a variant to [`Command`] and an arm to `run` below.
 //!
 //! Results go to standard output, everything else to standard error. The exit status is 0 when the
-//! work is done, 1 when it failed while running, 2 for wrong use, and 130 after Ctrl-C.
+//! work is done, 1 when it failed while running, 2 for wrong use, 130 after Ctrl-C and 143 after
+//! SIGTERM.
 
 mod bench;
 mod completions;
@@ -23,6 +24,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use console::{Console, out, out_line};
 pub use failure::Failure;
+pub use os::StopSignal;
 
 /// What clap parses.
 #[derive(Debug, Parser)]
@@ -63,12 +65,29 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // A reader that has gone has seen enough of a help text; there is nobody to tell.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { failure::USAGE } else { failure::DONE });
+            if error.use_stderr() {
+                // Where standard error has gone, too, there is nobody to tell.
+                let _ = error.print();
+                return ExitCode::from(failure::USAGE);
+            }
+            return ended(console::check_stdout().map(|()| {
+                // A reader that has gone has seen enough of a help text.
+                let _ = error.print();
+            }));
         }
     };
-    match run(cli.command) {
+    ended(run(cli.command))
+}
+
+/// Tells the program that it began without a standard output (`>&-`), so that whatever needs one
+/// fails instead of writing to where Rust's runtime redirects it, which is nowhere.
+pub fn note_closed_stdout() {
+    os::note_closed_stdout();
+}
+
+/// Says what went wrong, and gives the exit status.
+fn ended(result: Result<(), Failure>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::from(failure::DONE),
         Err(failure) => {
             if let Some(message) = failure.message() {

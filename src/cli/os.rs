@@ -1,9 +1,52 @@
-//! What only the operating system knows: Ctrl-C, and what the process has used.
+//! What only the operating system knows: Ctrl-C, a closed standard output, and what the process has
+//! used.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Set by the signal handler, read by whoever waits for the work.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The signal that came, or 0: set by the signal handler, read by whoever waits for the work.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Set before the work begins, when there is no standard output.
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Who asked the process to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// Ctrl-C, SIGINT.
+    Interrupt,
+    /// SIGTERM, as of `kill` and of service managers.
+    Terminate,
+}
+
+impl StopSignal {
+    /// As messages call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            StopSignal::Interrupt => "Ctrl-C",
+            StopSignal::Terminate => "SIGTERM",
+        }
+    }
+
+    /// The exit status that shells give to it: 128 and the signal's number.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            StopSignal::Interrupt => 130,
+            StopSignal::Terminate => 143,
+        }
+    }
+}
+
+/// Notes that the process began without a standard output.
+pub(super) fn note_closed_stdout() {
+    // Pairs with the load in `stdout_is_closed`, on this thread; the flag guards no other memory.
+    STDOUT_CLOSED.store(true, Ordering::Relaxed);
+}
+
+/// Whether the process began without a standard output.
+pub(super) fn stdout_is_closed() -> bool {
+    // Pairs with the store in `note_closed_stdout`; the flag guards no other memory.
+    STDOUT_CLOSED.load(Ordering::Relaxed)
+}
 
 /// What a process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,15 +71,19 @@ pub(super) fn catch_interrupts() {
     }
 }
 
-/// Whether Ctrl-C was pressed since [`catch_interrupts`].
-pub(super) fn interrupted() -> bool {
-    // Pairs with the store in the handler; the flag guards no other memory.
-    INTERRUPTED.load(Ordering::Relaxed)
+/// The signal that came since [`catch_interrupts`], if one did.
+pub(super) fn interrupted() -> Option<StopSignal> {
+    // Pairs with the store in the handler; the number guards no other memory.
+    match SIGNAL.load(Ordering::Relaxed) {
+        libc::SIGINT => Some(StopSignal::Interrupt),
+        libc::SIGTERM => Some(StopSignal::Terminate),
+        _ => None,
+    }
 }
 
-extern "C" fn on_interrupt(_signal: libc::c_int) {
-    // Pairs with the load in `interrupted`; the flag guards no other memory.
-    INTERRUPTED.store(true, Ordering::Relaxed);
+extern "C" fn on_interrupt(signal: libc::c_int) {
+    // Pairs with the load in `interrupted`; the number guards no other memory.
+    SIGNAL.store(signal, Ordering::Relaxed);
 }
 
 /// What this process has used; zeros where the system does not say.

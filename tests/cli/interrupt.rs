@@ -11,8 +11,12 @@ const JOIN: &str = "join --left - --right payments.csv --on order_id --left-time
      --right-time ts --between -5m..5m";
 
 fn interrupt(child: &Child) {
+    signal(child, "-INT");
+}
+
+fn signal(child: &Child, signal: &str) {
     let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
 }
 
 /// A run whose left input stays open, after it has read one order and said so.
@@ -44,6 +48,22 @@ fn it_stops_with_complete_rows_a_report_and_status_130() {
     let report: serde_json::Value = serde_json::from_str(report).unwrap();
     assert_eq!(report["interrupted"], true);
     assert_eq!(report["pairs"], 1);
+}
+
+#[test]
+fn a_termination_is_reported_as_one() {
+    let dir = Dir::with_sample();
+    let (mut child, stdin) = start(&dir, "--stats text");
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut rows = String::new();
+    out.read_line(&mut rows).unwrap();
+    out.read_line(&mut rows).unwrap();
+    signal(&child, "-TERM");
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143), "{err}");
+    drop(stdin);
+    assert!(err.contains("stopped by SIGTERM") && !err.contains("Ctrl-C"), "{err}");
 }
 
 #[test]

@@ -84,7 +84,8 @@ fn what_a_killed_run_left_is_removed_by_the_next_and_what_a_live_one_writes_is_n
     let started = || {
         let mut child = dir.spawn(&open);
         let mut stdin = child.stdin.take().unwrap();
-        std::io::Write::write_all(&mut stdin, b"order_id,amount,ts\no001,1,1704103200000\n").unwrap();
+        std::io::Write::write_all(&mut stdin, b"order_id,amount,ts\no001,1,1704103200000\n")
+            .unwrap();
         let hidden = format!(".out.csv.{}-0.tmp", child.id());
         while !dir.names().contains(&hidden) {
             assert!(child.try_wait().unwrap().is_none(), "it waits for its input");
@@ -131,6 +132,54 @@ fn standard_output_that_fills_up_ends_with_a_complete_row() {
         let whole = |line: &str| line.matches(',').count() == 3 && line.ends_with(char::is_numeric);
         assert!(written.lines().skip(2).all(whole), "{redirection}");
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_closed_standard_output_is_an_error_where_it_is_needed() {
+    let dir = Dir::with_sample();
+    let bin = env!("CARGO_BIN_EXE_intervale");
+    let run = |args: &str| -> Ran {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("exec {bin} {args} >&-")]).current_dir(dir.path(""));
+        shell.output().unwrap().into()
+    };
+    run(&join("")).fails(1, &["standard output is closed", "--output"]);
+    run("gen --workload w1a --events 10 --left -").fails(1, &["standard output is closed"]);
+    run("--version").fails(1, &["standard output is closed"]);
+    let report = join("--output out.csv --stats-output -").replace("--stats none", "--stats json");
+    run(&report).fails(1, &["standard output is closed"]);
+    run(&join("--output out.csv")).ok();
+    assert_eq!(sorted_rows(&dir.read("out.csv")).len(), 3);
+    // A device that swallows everything was asked for.
+    let mut command = dir.command(&join(""));
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+    Ran::from(command.stdout(null).output().unwrap()).ok();
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_said_before_any_work() {
+    let dir = Dir::with_sample();
+    let report =
+        |to: &str, rest: &str| format!("join {JOIN} --between -5m..5m --stats-output {to} {rest}");
+    dir.run(&report("no/report.txt", "--output out.csv"))
+        .fails(1, &["--stats-output no/report.txt", "create its directory"]);
+    assert_eq!(dir.names(), ["orders.csv", "payments.csv"]);
+    dir.run(&report("report.txt", "--stats none")).fails(2, &["--stats none", "--stats-output"]);
+    dir.write("report.txt", "old");
+    dir.run(&report("report.txt", "--output out.csv")).ok();
+    assert!(dir.read("report.txt").contains("pairs"));
+    assert_eq!(dir.names(), ["orders.csv", "out.csv", "payments.csv", "report.txt"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_report_that_fails_says_that_the_result_is_complete() {
+    let dir = Dir::with_sample();
+    let ran = dir
+        .run(&format!("join {JOIN} --between -5m..5m --stats-output /dev/full --output out.csv"));
+    ran.fails(1, &["--stats-output /dev/full", "No space left", "the result is complete"]);
+    assert_eq!(sorted_rows(&dir.read("out.csv")).len(), 3);
 }
 
 #[test]

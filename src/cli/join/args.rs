@@ -10,7 +10,10 @@ Example (in a clone of the repository):
       --on order_id --left-time ts --right-time ts --between -5m..5m --out-of-orderness 5s
 
 Durations: 250ms, 5s, -20m, 1h30m, 2d, 0. A day is 24 hours.
-Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C.";
+Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C, 143 by SIGTERM.
+Stopped, it ends with complete rows and a report; a file that was to be replaced stays, and the rows
+are in PATH.partial. A second Ctrl-C ends it at once: the rows of files are lost then, and their
+temporary (.NAME.PID-N.tmp) is removed by the next run that writes the same file.";
 
 /// Options of `intervale join`.
 #[derive(Clone, Debug, clap::Args)]

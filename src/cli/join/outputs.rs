@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cli::Failure;
+use crate::cli::console::check_stdout;
 use crate::cli::join::open::Inputs;
+use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::Plan;
 use crate::event::Side;
 use crate::join::{JoinKind, SinkError};
@@ -21,6 +23,8 @@ pub(super) struct Outputs {
     others: Vec<Arc<Output>>,
     pub(super) sinks: Arc<RowSinks>,
     pub(super) bad_rows: Option<BadRows>,
+    /// The file of the closing report.
+    pub(super) stats: Option<Output>,
 }
 
 impl Outputs {
@@ -53,10 +57,14 @@ impl Outputs {
             others.push(Arc::clone(&output));
             bad_rows = Some(BadRows::new(output, format.rows()));
         }
+        let stats = match &plan.stats_output {
+            Some(path) if path.as_os_str() != STANDARD => Some(open_stats(path)?),
+            _ => None,
+        };
         let slice = (hold_back / SLICES).max(1);
         let sorted = plan.machine.deterministic.then_some(SortOptions { cores, slice });
         let sinks = RowSinks::new(encoder, Arc::clone(&main), sorted, late);
-        Ok(Outputs { main, others, sinks, bad_rows })
+        Ok(Outputs { main, others, sinks, bad_rows, stats })
     }
 
     /// Rows written to the main output.
@@ -91,7 +99,17 @@ pub(super) fn failure(error: SinkError) -> Failure {
     if error.closed { Failure::Closed } else { Failure::Failed(error.message) }
 }
 
+/// The report replaces an older one, whatever becomes of the rows.
+fn open_stats(path: &Path) -> Result<Output, Failure> {
+    let opened = Output::open(path, OpenMode::Replace);
+    let failed = |error| Failure::failed(format!("--stats-output {error}"));
+    opened.map(|(output, _)| output).map_err(failed)
+}
+
 fn open_one(path: &Path, plan: &Plan, header: &[u8]) -> Result<Arc<Output>, Failure> {
+    if path.as_os_str() == STANDARD {
+        check_stdout()?;
+    }
     let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
     let (output, wants_header) = Output::open(path, mode).map_err(failure)?;
     if wants_header && !header.is_empty() {

@@ -94,6 +94,12 @@ impl Plan {
             stats_output: args.output.stats_output.clone(),
             progress: args.output.progress,
         };
+        if plan.stats == Stats::None && plan.stats_output.is_some() {
+            return Err(Failure::usage(
+                "--stats none writes no report, so nothing would be in --stats-output; leave one \
+                 of them out",
+            ));
+        }
         check_paths(args, &plan)?;
         Ok(plan)
     }

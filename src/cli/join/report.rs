@@ -70,7 +70,7 @@ pub(super) struct Report {
     pub(super) runtime: String,
     pub(super) simd: String,
     pub(super) latency: Option<Latency>,
-    /// Ctrl-C ended the run.
+    /// Ctrl-C or SIGTERM ended the run.
     pub(super) interrupted: bool,
 }
 
@@ -171,7 +171,7 @@ impl Report {
         };
         line("ran on", format!("{cores}, {}, simd {}", self.runtime, self.simd));
         if self.interrupted {
-            line("", "stopped by Ctrl-C: rows still buffered count as unmatched".to_owned());
+            line("", "stopped early: rows still buffered count as unmatched".to_owned());
         }
         // Cells that are empty at the end of a line leave no blanks behind.
         text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
@@ -316,6 +316,6 @@ mod tests {
         let json: Value = serde_json::from_str(&report.json()).unwrap();
         assert_eq!(json["match_rate"], Value::Null);
         assert_eq!(json["rows_per_s"], 0.0);
-        assert!(report.text().contains("stopped by Ctrl-C"), "{}", report.text());
+        assert!(report.text().contains("stopped early"), "{}", report.text());
     }
 }

@@ -1,7 +1,5 @@
 //! Runs a planned join to its end, and says how it ended.
 
-use std::fs;
-use std::io::Write as _;
 use std::time::Duration;
 
 use crate::cli::join::args::Stats;
@@ -13,7 +11,7 @@ use crate::cli::join::plan::Plan;
 use crate::cli::join::report::{Latency, Report, SideRows};
 use crate::cli::join::size::show_size;
 use crate::cli::progress::{Progress, Snapshot};
-use crate::cli::{Console, Failure, os};
+use crate::cli::{Console, Failure, StopSignal, os};
 use crate::engine::{Ending, Engine, EngineError, Finished};
 use crate::error::JoinError;
 use crate::event::{KeyKind, Side};
@@ -65,10 +63,10 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
         Console::stderr().note(note);
     }
     engine.seal();
-    let interrupted = watch(&engine, plan, &feeds, unit);
-    let finished = if interrupted { engine.shutdown() } else { engine.finish() };
+    let signal = watch(&engine, plan, &feeds, unit);
+    let finished = if signal.is_some() { engine.shutdown() } else { engine.finish() };
     let finished = finished.map_err(|error| explain(error, plan, unit))?;
-    conclude(plan, unit, finished, &outputs, &feeds)
+    conclude(plan, unit, finished, signal, &outputs, &feeds)
 }
 
 fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<JoinSpec, Failure> {
@@ -103,13 +101,18 @@ fn max_drift(plan: &Plan, spec: &JoinSpec, unit: TimeUnit) -> Option<i64> {
     Some(kept.max(unit.ticks_per_second()))
 }
 
-/// Waits for the end, drawing progress. Returns whether Ctrl-C ended it.
-fn watch(engine: &Engine<RowSink>, plan: &Plan, feeds: &Feeds, unit: TimeUnit) -> bool {
+/// Waits for the end, drawing progress. Returns the signal that ended it, if one did.
+fn watch(
+    engine: &Engine<RowSink>,
+    plan: &Plan,
+    feeds: &Feeds,
+    unit: TimeUnit,
+) -> Option<StopSignal> {
     let mut progress = Progress::new(plan.progress == When::Always, plan.progress == When::Never);
-    let mut interrupted = false;
+    let mut signal = None;
     while !engine.wait(LOOK) {
-        if os::interrupted() {
-            interrupted = true;
+        signal = os::interrupted();
+        if signal.is_some() {
             break;
         }
         if let Some(progress) = progress.as_mut().filter(|progress| progress.is_due())
@@ -133,7 +136,7 @@ fn watch(engine: &Engine<RowSink>, plan: &Plan, feeds: &Feeds, unit: TimeUnit) -
     if let Some(progress) = &mut progress {
         progress.clear();
     }
-    interrupted
+    signal
 }
 
 /// Puts outputs in their places and reports.
@@ -141,25 +144,29 @@ fn conclude(
     plan: &Plan,
     unit: TimeUnit,
     finished: Finished<RowSink>,
+    signal: Option<StopSignal>,
     outputs: &Outputs,
     feeds: &Feeds,
 ) -> Result<(), Failure> {
     let console = Console::stderr();
-    let interrupted = match finished.report.ending {
+    let signal = match finished.report.ending {
         // Whoever read the results has seen enough.
         Ending::SinkClosed => return Err(Failure::Closed),
-        Ending::Complete => false,
-        Ending::Stopped => true,
+        Ending::Complete => None,
+        Ending::Stopped => Some(signal.unwrap_or(StopSignal::Interrupt)),
     };
     let mut failure = Ok(());
-    if interrupted {
+    if let Some(signal) = signal {
         let kept = outputs.keep_partial()?;
-        let mut message =
-            format!("stopped by Ctrl-C; the {} rows written are complete", outputs.rows());
+        let mut message = format!(
+            "stopped by {}; the {} rows written are complete",
+            signal.name(),
+            outputs.rows()
+        );
         for path in kept {
             message.push_str(&format!("; they are in {}", path.display()));
         }
-        failure = Err(Failure::Interrupted(message));
+        failure = Err(Failure::Interrupted(signal, message));
     } else {
         outputs.commit()?;
     }
@@ -171,9 +178,9 @@ fn conclude(
              --right-columns, or choose --output-format jsonl"
         ));
     }
-    let report = report(plan, unit, &finished, outputs, feeds, interrupted);
+    let report = report(plan, unit, &finished, outputs, feeds, signal.is_some());
     warn_of_missing_keys(plan, &report, console);
-    write_report(plan, &report, console)?;
+    write_report(plan, &report, outputs, console)?;
     failure
 }
 
@@ -228,22 +235,26 @@ fn report(
     }
 }
 
-fn write_report(plan: &Plan, report: &Report, console: Console) -> Result<(), Failure> {
+fn write_report(
+    plan: &Plan,
+    report: &Report,
+    outputs: &Outputs,
+    console: Console,
+) -> Result<(), Failure> {
     let text = match plan.stats {
         Stats::None => return Ok(()),
         Stats::Text => report.text(),
         Stats::Json => report.json(),
     };
-    let Some(path) = &plan.stats_output else {
+    if plan.stats_output.is_none() {
         console.text(&text);
         return Ok(());
-    };
-    if path.as_os_str() == super::paths::STANDARD {
-        return crate::cli::out(&text);
     }
-    let written = fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| {
-        Failure::failed(format!("--stats-output {}: cannot write it: {error}", path.display()))
+    let Some(output) = &outputs.stats else { return crate::cli::out(&text) };
+    output.write(text.as_bytes(), 0).and_then(|()| output.commit()).map_err(|error| {
+        let result =
+            if report.interrupted { "the rows that were written are" } else { "the result is" };
+        Failure::failed(format!("--stats-output {error}; {result} complete"))
     })
 }
 
