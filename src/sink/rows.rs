@@ -19,6 +19,8 @@ pub struct RowSinks {
     output: Arc<Output>,
     sorter: Option<(Sorter, SortOptions)>,
     late: Option<(Encoder, Arc<Output>)>,
+    /// Late rows may be of any time, so these are written at the end.
+    late_sorter: Option<Sorter>,
     left_out: Mutex<LeftOut>,
 }
 
@@ -34,7 +36,7 @@ pub struct SortOptions {
 
 impl RowSinks {
     /// Rows go to `output`, in order if `sorted` says so (they must start with their positions
-    /// then); late rows to theirs.
+    /// then); late rows to theirs, in order as well: these are held in memory until the end.
     pub fn new(
         encoder: Encoder,
         output: Arc<Output>,
@@ -43,7 +45,17 @@ impl RowSinks {
     ) -> Arc<RowSinks> {
         let sorter =
             sorted.map(|options| (Sorter::new(Arc::clone(&output), options.cores), options));
-        Arc::new(RowSinks { encoder, output, sorter, late, left_out: Mutex::default() })
+        let late_sorter = sorted
+            .zip(late.as_ref())
+            .map(|(options, (_, output))| Sorter::new(Arc::clone(output), options.cores));
+        Arc::new(RowSinks {
+            encoder,
+            output,
+            sorter,
+            late,
+            late_sorter,
+            left_out: Mutex::default(),
+        })
     }
 
     /// The sink of one core.
@@ -53,6 +65,7 @@ impl RowSinks {
             core,
             block: Block::default(),
             late: Block::default(),
+            late_slices: Slices::new(i64::MAX),
             slices: Slices::new(self.sorter.as_ref().map_or(1, |(_, options)| options.slice)),
             scratch: Scratch::default(),
             failed: None,
@@ -75,6 +88,8 @@ pub struct RowSink {
     late: Block,
     /// Rows of a sorted output since the last watermark.
     slices: Slices,
+    /// Late rows of a sorted output.
+    late_slices: Slices,
     scratch: Scratch,
     /// After this nothing is gathered any more.
     failed: Option<SinkError>,
@@ -115,18 +130,11 @@ impl RowSink {
         }
         if self.shared.sorter.is_some() {
             let ts = |event: Option<Event<'_>>| event.map_or(i64::MIN, |event| event.ts);
-            let number;
-            let key = match left.or(right).map_or(Key::Null, |event| event.key) {
-                Key::Bytes(key) => key,
-                Key::Int(key) => {
-                    number = key.to_be_bytes();
-                    &number
-                }
-                Key::Null => &[],
-            };
             let time = ts(left).max(ts(right));
             let place = Place { time, left: left_position, right: right_position };
-            self.slices.push(place, key, out);
+            let mut number = [0; 8];
+            let key = left.or(right).map_or(Key::Null, |event| event.key);
+            self.slices.push(place, key_bytes(key, &mut number), out);
             out.clear();
             return;
         }
@@ -154,11 +162,24 @@ impl RowSink {
             self.failed.get_or_insert(error);
             self.block.bytes = Vec::new();
             self.slices = Slices::new(1);
+            self.late_slices = Slices::new(1);
         }
     }
 
     fn outcome(&self) -> Result<(), SinkError> {
         self.failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// What keys are put in order by.
+fn key_bytes<'a>(key: Key<'a>, number: &'a mut [u8; 8]) -> &'a [u8] {
+    match key {
+        Key::Bytes(key) => key,
+        Key::Int(key) => {
+            *number = key.to_be_bytes();
+            number
+        }
+        Key::Null => &[],
     }
 }
 
@@ -175,12 +196,23 @@ impl Emit for RowSink {
     }
 
     fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
-        let (_, Some(row)) = self.split(Some(event)) else { return };
+        let (position, Some(row)) = self.split(Some(event)) else { return };
         let shared = Arc::clone(&self.shared);
         let Some((encoder, output)) = shared.late.as_ref().filter(|_| self.failed.is_none()) else {
             return;
         };
         encoder.push_late(&mut self.late.bytes, side, lag, row, &mut self.scratch);
+        if shared.late_sorter.is_some() {
+            let (left, right) = match side {
+                Side::Left => (position, NO_POSITION),
+                Side::Right => (NO_POSITION, position),
+            };
+            let mut number = [0; 8];
+            let key = key_bytes(event.key, &mut number);
+            self.late_slices.push(Place { time: event.ts, left, right }, key, &self.late.bytes);
+            self.late.bytes.clear();
+            return;
+        }
         self.late.rows += 1;
         if self.late.bytes.len() >= BLOCK_BYTES {
             let written = self.late.write_to(output);
@@ -213,6 +245,10 @@ impl Sink for RowSink {
     fn finish(&mut self) -> Result<(), SinkError> {
         // Nothing follows: as after the last watermark there is.
         let _ = self.output_watermark(i64::MAX);
+        if let (Some(sorter), None) = (&self.shared.late_sorter, &self.failed) {
+            let written = sorter.advance(self.core, &mut self.late_slices, i64::MAX);
+            self.keep(written);
+        }
         let left_out = std::mem::take(&mut self.scratch.left_out);
         self.shared.left_out.lock().unwrap_or_else(PoisonError::into_inner).merge(left_out);
         self.flush()

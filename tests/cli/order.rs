@@ -77,3 +77,26 @@ fn without_it_the_rows_are_the_same_when_nothing_is_late() {
     assert_eq!(one, dir.rows(&format!("{join} --cores 3")));
     assert_eq!(one, dir.rows(&format!("{join} --cores 2 --deterministic")));
 }
+
+#[test]
+fn late_rows_are_the_same_bytes_in_order_of_time_key_side_and_position() {
+    let dir = dir();
+    let late = |options: &str| {
+        dir.join(&format!("{JOIN} --late-output late.csv {options}"));
+        dir.read("late.csv")
+    };
+    let one = late("--cores 1");
+    for machine in ["--cores 2", "--cores 8", "--cores 8 --runtime threads"] {
+        assert!(one == late(machine), "{machine}: the late rows differ");
+    }
+    assert!(one.starts_with("side,lag_ms,id,ts,n,id_right,ts_right,n_right\n"), "{one}");
+    let order = |line: &str| {
+        let cells: Vec<String> = line.split(',').map(str::to_owned).collect();
+        let row = if cells[0] == "left" { &cells[2..5] } else { &cells[5..8] };
+        (row[1].parse::<i64>().unwrap(), row[0].clone(), cells[0].clone())
+    };
+    let orders: Vec<_> = one.lines().skip(1).map(order).collect();
+    assert!(orders.len() > 200, "{}", orders.len());
+    assert!(orders.iter().any(|row| row.2 == "left") && orders.iter().any(|row| row.2 == "right"));
+    assert!(orders.is_sorted(), "by time, key and side");
+}
