@@ -61,7 +61,12 @@ impl Default for ReadOptions {
 #[non_exhaustive]
 pub enum ReadError {
     /// The system's error.
-    Io(io::Error),
+    Io {
+        /// What it says.
+        error: io::Error,
+        /// How many bytes were read before.
+        offset: u64,
+    },
     /// A record is over [`ROW_BYTES_MAX`].
     RecordTooLong {
         /// The line on which it starts.
@@ -76,7 +81,11 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Io(error) => write!(f, "reading failed: {error}"),
+            ReadError::Io { error, offset } => write!(
+                f,
+                "reading failed at byte {offset}: {error}; see whether its disk or connection is \
+                 sound, and run again"
+            ),
             ReadError::RecordTooLong { line, quoted } => {
                 write!(f, "the record on line {line} is over {} MiB", ROW_BYTES_MAX >> 20)?;
                 f.write_str(if *quoted { "; a quote is opened there and never closed" } else { "" })
@@ -87,12 +96,6 @@ impl fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> ReadError {
-        ReadError::Io(error)
-    }
-}
 
 /// Reads a stream and hands it out as [`Block`]s, in order.
 ///
@@ -271,7 +274,10 @@ impl<R: Read> BlockReader<R> {
                     return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    let offset = self.offset + self.len as u64;
+                    return Err(ReadError::Io { error, offset });
+                }
             }
         }
     }

@@ -239,9 +239,19 @@ fn a_path_that_does_not_exist_or_is_no_file_is_named() {
     let dir = Dir::with_sample();
     let rest = "--on order_id --left-time ts --right-time ts --between 0..1s";
     dir.run(&format!("join --left no.csv --right payments.csv {rest}"))
-        .fails(1, &["no.csv", "No such file"]);
+        .fails(1, &["no.csv", "No such file", "check its name"]);
     dir.run(&format!("join --left orders.csv --right . --right-format csv {rest}"))
-        .fails(1, &["irectory"]);
+        .fails(1, &[".: cannot open it", "irectory", "name the files in it"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_read_that_fails_names_the_file_and_the_place() {
+    let dir = Dir::with_sample();
+    let rest = "--on order_id --left-time ts --right-time ts --between 0..1s";
+    // The first page of a process is never there to be read.
+    dir.run(&format!("join --left orders.csv --right /proc/self/mem --right-format csv {rest}"))
+        .fails(1, &["/proc/self/mem: reading failed at byte 0", "run again"]);
 }
 
 #[test]

@@ -52,6 +52,24 @@ fn case_32_what_is_finer_than_a_millisecond_counts() {
 }
 
 #[test]
+fn the_time_unit_is_what_is_needed_or_what_is_given() {
+    let dir = Dir::new();
+    // The time that calls for nanoseconds stands behind the rows that are looked at first.
+    let rows: String = (0..2_000).map(|i| format!("k{i},1704103200{:03}\n", i % 1_000)).collect();
+    dir.write("l.csv", format!("id,ts\n{rows}a,2024-01-01T10:00:00.123456789Z\n"));
+    dir.write("r.csv", "id,ts\na,2024-01-01T10:00:00Z\n");
+    let join = "--left l.csv --right r.csv --on id --left-time ts --right-time ts --between 0..1s";
+    dir.run(&format!("join {join}")).fails(1, &["finer than the time unit", "--time-unit ns"]);
+    let unit = |options: &str| dir.join(&format!("{join} {options}")).1["time_unit"].clone();
+    assert_eq!(unit("--time-unit ns"), "ns");
+    assert_eq!(unit("--bad-rows skip"), "us", "as text times to the second are taken");
+    assert_eq!(unit("--bad-rows skip --time-unit ms"), "ms");
+    dir.run(&format!("join {join} --time-unit ms --allowed-lateness 5us"))
+        .fails(2, &["--allowed-lateness", "5us is finer", "--time-unit"]);
+    dir.run(&format!("join {join} --time-unit s")).fails(2, &["--time-unit", "ms, us, ns"]);
+}
+
+#[test]
 fn a_time_that_does_not_parse_names_file_line_column_and_text() {
     let dir = Dir::with_sample();
     let orders = dir.read("orders.csv").replace("1704103210000", "yesterday");
@@ -81,8 +99,8 @@ fn durations_intervals_and_zones_that_make_no_sense_are_wrong_use() {
                 --right-time ts";
     for (rest, word) in [
         ("--between 5m", "--between"),
-        ("--between 5m..-5m", "empty"),
-        ("--between (0,0]", "empty"),
+        ("--between 5m..-5m", "[5m..-5m] is empty"),
+        ("--between (0,0]", "(0..0] is empty: no time in ms"),
         ("--between -5x..5m", "-5x"),
         ("--between 0..1s --out-of-orderness 5", "--out-of-orderness"),
         ("--between 0..1s --out-of-orderness -5s", "--out-of-orderness"),

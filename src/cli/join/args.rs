@@ -106,6 +106,10 @@ pub(super) struct TimeArgs {
     /// Time zone of times that carry none (an IANA name)
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(super) timezone: String,
+    /// The tick of the run: ms, us or ns [default: ms, or finer where a time or a duration calls
+    /// for it]
+    #[arg(long, value_name = "UNIT", hide_possible_values = true)]
+    pub(super) time_unit: Option<Unit>,
     /// The watermark trails the largest time seen by this much
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub(super) out_of_orderness: String,
@@ -183,7 +187,7 @@ pub(super) struct MachineArgs {
     #[arg(long, value_name = "LEVEL", default_value = "auto")]
     pub(super) simd: SimdChoice,
     /// The same input gives the same pairs whatever the cores, sorted by output time, key and
-    /// position
+    /// position; late rows of --late-output likewise, held in memory until the end
     #[arg(long)]
     pub(super) deterministic: bool,
     /// Bound on buffered state, like 4GiB or 500MB [default: half of this host's memory]
@@ -208,6 +212,8 @@ choices! {
     Format { Csv, Tsv, Jsonl }
     /// A kind of join.
     Kind { Inner, Left, Right, Full, Semi, Anti }
+    /// A tick.
+    Unit { Ms, Us, Ns }
     /// A policy for late rows.
     LateChoice { Drop, Fail }
     /// A policy for rows that do not parse.

@@ -24,7 +24,7 @@ const SAMPLE_ROWS: usize = 1000;
 pub(super) struct Inputs {
     /// By [`Side::index`].
     pub(super) sides: [InputSide; 2],
-    /// The tick of this run: the finest that an option or a time calls for.
+    /// The tick of this run: as given, else the finest that an option or a time calls for.
     pub(super) unit: TimeUnit,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
             unit = unit.max(unit_of_rows(rows, schema, format));
         }
     }
-    Ok(Inputs { sides, unit })
+    Ok(Inputs { sides, unit: plan.unit.unwrap_or(unit) })
 }
 
 fn open_side(side: Side, plan: &SidePlan) -> Result<InputSide, Failure> {
@@ -154,18 +154,31 @@ fn check_fields(
 fn open_file(path: &Path, format: RowFormat) -> Result<InputFile, Failure> {
     let standard = path == Path::new(STANDARD);
     let name = if standard { "standard input".to_owned() } else { path.display().to_string() };
-    let failed = |error: io::Error| Failure::failed(format!("{name}: cannot open it: {error}"));
+    let failed = |error: io::Error| Failure::failed(cannot_open(&name, &error));
     let (input, bytes): (Box<dyn Read + Send>, Option<u64>) = if standard {
         (Box::new(io::stdin()), None)
     } else {
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
         let bytes = metadata.is_file().then_some(metadata.len());
         (Box::new(file), bytes)
     };
     // A pipe hands on rows as they come; a file is read in large blocks.
     let options = ReadOptions { eager: bytes.is_none(), ..ReadOptions::default() };
     Ok(InputFile { name, reader: BlockReader::new(input, format, options), bytes })
+}
+
+fn cannot_open(name: &str, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => "; check its name and directory",
+        io::ErrorKind::PermissionDenied => "; let this user read it, or run as one who may",
+        io::ErrorKind::IsADirectory => "; name the files in it, each with an option of its own",
+        _ => "",
+    };
+    format!("{name}: cannot open it: {error}{advice}")
 }
 
 fn read_header(file: &mut InputFile, format: RowFormat) -> Result<Vec<String>, Failure> {
@@ -250,6 +263,18 @@ mod tests {
         let columns = vec!["k".to_owned(), "t".to_owned()];
         let schema = RowSchema::new(format, columns, &["k"], "t").unwrap();
         unit_of_rows(rows.as_bytes(), &schema, &TimeFormat::Auto)
+    }
+
+    #[test]
+    fn what_cannot_be_opened_comes_with_advice() {
+        for (kind, advice) in [
+            (io::ErrorKind::NotFound, "check its name"),
+            (io::ErrorKind::PermissionDenied, "let this user read it"),
+            (io::ErrorKind::IsADirectory, "name the files in it"),
+        ] {
+            let message = cannot_open("a.csv", &kind.into());
+            assert!(message.starts_with("a.csv: ") && message.contains(advice), "{message}");
+        }
     }
 
     #[test]

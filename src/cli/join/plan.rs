@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::Failure;
 use crate::cli::join::args::{
-    Args, BadRows, Format, Idle, Kind, LateChoice, OnFull, Runtime, SimdChoice, Stats, When,
+    Args, BadRows, Format, Idle, Kind, LateChoice, OnFull, Runtime, SimdChoice, Stats, Unit, When,
 };
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::size::{memory_bytes, parse_size};
@@ -14,7 +14,7 @@ use crate::join::JoinKind;
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 use crate::state::Simd;
 use crate::time::LatePolicy;
-use crate::time::text::{IntervalText, TimeFormat, TimeSpan, Zone};
+use crate::time::text::{IntervalText, TimeFormat, TimeSpan, TimeUnit, Zone};
 
 /// A join, ready to open its files.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) interval: IntervalText,
     pub(super) kind: JoinKind,
     pub(super) zone: Zone,
+    /// The tick of the run, if it was given.
+    pub(super) unit: Option<TimeUnit>,
     pub(super) allowed_lateness: TimeSpan,
     pub(super) idle_timeout: Option<Duration>,
     pub(super) late: LatePolicy,
@@ -84,6 +86,11 @@ impl Plan {
             interval: option("--between", args.matching.between.parse())?,
             kind: join_kind(args.matching.kind),
             zone: option("--timezone", Zone::parse(&args.time.timezone))?,
+            unit: args.time.time_unit.map(|unit| match unit {
+                Unit::Ms => TimeUnit::Ms,
+                Unit::Us => TimeUnit::Us,
+                Unit::Ns => TimeUnit::Ns,
+            }),
             allowed_lateness,
             idle_timeout: idle_timeout(args)?,
             late: late_policy(args)?,

@@ -13,14 +13,14 @@ use crate::cli::join::size::show_size;
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::engine::{Ending, Engine, EngineError, Finished};
-use crate::error::JoinError;
+use crate::error::{JoinError, SpecError};
 use crate::event::{KeyKind, Side};
 use crate::join::JoinSpec;
 use crate::limits::Limits;
 use crate::sink::RowSink;
 use crate::state::Simd;
 use crate::time::text::{TimeSpan, TimeUnit};
-use crate::time::{Lateness, LatenessClock};
+use crate::time::{IntervalError, Lateness, LatenessClock};
 
 /// How often a waiting main thread looks for Ctrl-C and redraws the progress line.
 const LOOK: Duration = Duration::from_millis(50);
@@ -79,7 +79,14 @@ fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<JoinSpec, F
         .keys(KeyKind::Bytes)
         .lateness(Lateness { policy: plan.late, clock, allowed })
         .build(limits)
-        .map_err(|error| between(&error))
+        .map_err(|error| match error {
+            SpecError::Interval(IntervalError::Empty { .. }) => between(&format!(
+                "the interval {} is empty: no time in {unit} lies in it; give a lower end below \
+                 the upper one, or close the ends",
+                plan.interval
+            )),
+            _ => between(&error),
+        })
 }
 
 /// A duration in ticks of the run.

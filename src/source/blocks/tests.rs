@@ -199,3 +199,20 @@ fn many_readers_have_small_blocks() {
     assert_eq!(block_bytes(1024), 64 << 10);
     assert_eq!(block_bytes(1 << 20), BLOCK_BYTES_MIN);
 }
+
+#[test]
+fn a_read_that_fails_says_where() {
+    struct Fails;
+    impl io::Read for Fails {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
+    }
+    let input = b"\xEF\xBB\xBFh\na\nb".chain(Fails);
+    let options = ReadOptions { block_bytes: 4, eager: true };
+    let mut reader = BlockReader::new(input, RowFormat::CSV, options);
+    reader.read_header().unwrap();
+    assert!(reader.read_block(&mut Block::default()).unwrap());
+    let error = reader.read_block(&mut Block::default()).unwrap_err();
+    assert!(matches!(error, ReadError::Io { offset: 8, .. }), "{error}");
+}

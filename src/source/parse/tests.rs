@@ -294,16 +294,16 @@ fn bad_rows_say_where_and_why() {
             the row is: b,,x
         in.csv, line 3, column "ts": "x1": it is no time;
             expected a number of milliseconds since 1970;
-            the row is: \"c\nc\",x1,
+            the row is: "c\nc",x1,
         in.csv, line 6: it has 2 fields, and there are 3 columns;
             the row is: d,5
         in.csv, line 7: it has 4 fields, and there are 3 columns;
             the row is: e,5,6,7
         in.csv, line 8: text follows a closing quote;
             quotes inside a quoted field must be doubled;
-            the row is: \"f\"g,1,
+            the row is: "f"g,1,
         in.csv, line 9: a quote is opened and never closed;
-            the row is: h,1,\"i"#]]
+            the row is: h,1,"i"#]]
     .assert_eq(&messages.join("\n"));
 }
 

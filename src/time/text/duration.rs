@@ -64,7 +64,7 @@ impl fmt::Display for DurationError {
             DurationError::Finer { span, unit } => write!(
                 f,
                 "{span} is finer than the time unit of this run ({unit}); round it, or choose a \
-                 finer unit"
+                 finer --time-unit"
             ),
             DurationError::TooLong { span, unit } => {
                 write!(f, "{span} does not fit 64-bit times in {unit}; make it shorter")

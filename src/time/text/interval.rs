@@ -88,6 +88,22 @@ impl IntervalText {
     }
 }
 
+impl fmt::Display for IntervalText {
+    /// With brackets, as it reads back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lo {
+            SpanBound::Closed(span) => write!(f, "[{span}..")?,
+            SpanBound::Open(span) => write!(f, "({span}..")?,
+            SpanBound::Unbounded => write!(f, "(-inf..")?,
+        }
+        match self.hi {
+            SpanBound::Closed(span) => write!(f, "{span}]"),
+            SpanBound::Open(span) => write!(f, "{span})"),
+            SpanBound::Unbounded => write!(f, "inf)"),
+        }
+    }
+}
+
 impl SpanBound {
     fn unit_needed(self) -> TimeUnit {
         match self {
@@ -190,6 +206,14 @@ mod tests {
         ] {
             let message = text.parse::<IntervalText>().unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        for text in ["[-5m..1h30m]", "(0..250ms]", "[-1s..0)", "(-inf..inf)", "(-inf..3us]"] {
+            let interval: IntervalText = text.parse().unwrap();
+            assert_eq!(interval.to_string(), text);
         }
     }
 

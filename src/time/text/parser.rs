@@ -91,12 +91,14 @@ impl fmt::Display for TimeTextError {
                 "taken as milliseconds it lies outside the years 1971 to 2200; name its unit with \
                  --time-format s, ms, us or ns"
             ),
-            TimeTextError::Finer { unit } => write!(
-                f,
-                "it is finer than the time unit of this run ({unit}); a duration written in a \
-                 finer one sets it: --allowed-lateness {}",
-                if *unit == TimeUnit::Ms { "0us" } else { "0ns" }
-            ),
+            TimeTextError::Finer { unit } => {
+                write!(f, "it is finer than the time unit of this run ({unit}); ")?;
+                match unit {
+                    TimeUnit::Ms => write!(f, "set a finer one: --time-unit us"),
+                    TimeUnit::Us => write!(f, "set a finer one: --time-unit ns"),
+                    TimeUnit::Ns => write!(f, "round it"),
+                }
+            }
             TimeTextError::OutOfRange { unit } => {
                 write!(f, "it does not fit 64-bit times in {unit}")
             }
