@@ -5,9 +5,9 @@ use std::io::IsTerminal;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
+use crate::cli::choices::{Idle, Kind, Runtime, SimdChoice};
 use crate::cli::{Console, Failure, out, out_line};
-use crate::join::JoinKind;
-use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, RuntimeKind};
+use crate::runtime::{CoreChoice, RuntimeKind};
 use crate::state::Simd;
 use crate::workload::bench::{BenchError, BenchPlan, BenchRow, Subject};
 use crate::workload::{EngineSetup, StepClock, Workload};
@@ -36,12 +36,12 @@ pub struct Args {
         value_parser = cores
     )]
     cores: Vec<CoreChoice>,
-    /// What drives the engine's cores: auto, glommio or threads
+    /// What drives the engine's cores
     #[arg(long, value_name = "RUNTIME", default_value = "auto")]
-    runtime: RuntimeChoice,
-    /// How the engine's cores wait: auto, spin, yield or park
+    runtime: Runtime,
+    /// How the engine's cores wait
     #[arg(long, value_name = "STRATEGY", default_value = "auto")]
-    idle: IdleStrategy,
+    idle: Idle,
     /// Another join to measure in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     peer: Vec<Peer>,
@@ -64,10 +64,10 @@ pub struct Args {
     )]
     batch: u16,
     /// The instructions that compare times; auto: the widest of this machine
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, default_value = "auto")]
     simd: SimdChoice,
     /// Which rows come out
-    #[arg(long = "type", value_enum, default_value_t)]
+    #[arg(long = "type", default_value = "inner")]
     kind: Kind,
     /// Events a second and side, in event time, instead of the workload's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
@@ -98,27 +98,6 @@ enum Api {
 enum Peer {
     /// A hash map of queues a side, event by event
     Naive,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Kind {
-    #[default]
-    Inner,
-    Left,
-    Right,
-    Full,
-    Semi,
-    Anti,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum SimdChoice {
-    #[default]
-    Auto,
-    Scalar,
-    Avx2,
-    Avx512,
-    Neon,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -172,10 +151,11 @@ impl Args {
                 u32::MAX
             )));
         };
-        let simd = self.simd.resolve()?;
+        let simd = self.simd.resolve()?.unwrap_or_else(Simd::detect);
+        let (runtime, idle) = (self.runtime.into(), self.idle.into());
         let engine = |cores: &CoreChoice| {
             let cores = cores.clone();
-            Subject::Engine(EngineSetup { cores, runtime: self.runtime, idle: self.idle, simd })
+            Subject::Engine(EngineSetup { cores, runtime, idle, simd })
         };
         let mut subjects = match self.api {
             Api::Engine => self.cores.iter().map(engine).collect(),
@@ -201,38 +181,6 @@ impl Args {
                 Clock::Cpu => StepClock::Cpu,
             },
         })
-    }
-}
-
-impl SimdChoice {
-    fn resolve(self) -> Result<Simd, Failure> {
-        let simd = match self {
-            SimdChoice::Auto => Simd::detect(),
-            SimdChoice::Scalar => Simd::Scalar,
-            SimdChoice::Avx2 => Simd::Avx2,
-            SimdChoice::Avx512 => Simd::Avx512,
-            SimdChoice::Neon => Simd::Neon,
-        };
-        if simd.is_available() {
-            return Ok(simd);
-        }
-        Err(Failure::usage(format!(
-            "--simd {simd}: this machine does not have it; {} is the best it has",
-            Simd::detect()
-        )))
-    }
-}
-
-impl From<Kind> for JoinKind {
-    fn from(kind: Kind) -> JoinKind {
-        match kind {
-            Kind::Inner => JoinKind::Inner,
-            Kind::Left => JoinKind::Left,
-            Kind::Right => JoinKind::Right,
-            Kind::Full => JoinKind::Full,
-            Kind::Semi => JoinKind::Semi,
-            Kind::Anti => JoinKind::Anti,
-        }
     }
 }
 

@@ -4,9 +4,8 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-
 use crate::cli::bench::{count, workload};
+use crate::cli::choices::Format;
 use crate::cli::console::check_stdout;
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
@@ -47,13 +46,6 @@ pub struct Args {
     /// The format of both files, whatever their names end in
     #[arg(long, value_enum)]
     output_format: Option<Format>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Csv,
-    Tsv,
-    Jsonl,
 }
 
 /// Rows are handed to the system in blocks of at least this many bytes, whole rows each.
@@ -138,14 +130,10 @@ fn failure(error: SinkError) -> Failure {
 
 impl Args {
     fn format_of(&self, side: Side, path: &Path) -> Result<Format, Failure> {
-        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        match (self.output_format, ending.to_str()) {
-            (Some(format), _) => Ok(format),
-            (None, Some("csv")) => Ok(Format::Csv),
-            (None, Some("tsv" | "tab")) => Ok(Format::Tsv),
-            (None, Some("jsonl" | "ndjson")) => Ok(Format::Jsonl),
-            (None, _) if path == Path::new("-") => Ok(Format::Csv),
-            (None, _) => Err(Failure::usage(format!(
+        match self.output_format.or_else(|| Format::by_ending(path)) {
+            Some(format) => Ok(format),
+            None if path == Path::new("-") => Ok(Format::Csv),
+            None => Err(Failure::usage(format!(
                 "--{} {}: the name does not say the format; \
                  end it in .csv, .tsv or .jsonl, or add --output-format",
                 side.name(),

@@ -8,6 +8,7 @@
 //! SIGTERM.
 
 mod bench;
+mod choices;
 mod completions;
 mod console;
 mod failure;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
+use crate::cli::choices::{Format, Idle, Kind, Runtime, SimdChoice, choices};
 
 pub(super) const EXAMPLES: &str = "\
 Example (in a clone of the repository):
@@ -199,19 +199,7 @@ pub(super) struct MachineArgs {
     pub(super) on_full: OnFull,
 }
 
-macro_rules! choices {
-    ($($(#[$doc:meta])* $name:ident { $($variant:ident),+ $(,)? })+) => {
-        $($(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-        pub(super) enum $name { $($variant),+ })+
-    };
-}
-
 choices! {
-    /// A file format.
-    Format { Csv, Tsv, Jsonl }
-    /// A kind of join.
-    Kind { Inner, Left, Right, Full, Semi, Anti }
     /// A tick.
     Unit { Ms, Us, Ns }
     /// A policy for late rows.
@@ -222,12 +210,6 @@ choices! {
     When { Auto, Always, Never }
     /// A form of the closing report.
     Stats { Text, Json, None }
-    /// A driver.
-    Runtime { Auto, Glommio, Threads }
-    /// An idle strategy.
-    Idle { Spin, Yield, Park, Auto }
-    /// An instruction set.
-    SimdChoice { Auto, Scalar, Avx2, Avx512, Neon }
     /// A policy for full state.
     OnFull { Block, Fail }
 }

@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cli::join::args::Format;
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::{Plan, SidePlan};
 use crate::cli::{Console, Failure};
@@ -47,17 +46,6 @@ impl InputSide {
     /// What a sink must know of the side's rows.
     pub(super) fn rows(&self) -> SideRows {
         SideRows { format: self.schema.format(), columns: self.schema.columns().to_vec() }
-    }
-}
-
-impl Format {
-    /// The same for sources and sinks.
-    pub(super) fn rows(self) -> RowFormat {
-        match self {
-            Format::Csv => RowFormat::CSV,
-            Format::Tsv => RowFormat::TSV,
-            Format::Jsonl => RowFormat::JsonLines,
-        }
     }
 }
 

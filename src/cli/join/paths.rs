@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::Failure;
-use crate::cli::join::args::Format;
+use crate::cli::choices::Format;
 use crate::event::Side;
 
 /// Standard input or output.
@@ -51,7 +51,7 @@ fn input_format(side: Side, path: &Path, given: Option<Format>) -> Result<Format
     if path == Path::new(STANDARD) {
         return Ok(Format::Csv);
     }
-    by_ending(path).ok_or_else(|| {
+    Format::by_ending(path).ok_or_else(|| {
         let name = side.name();
         let hint = match ending(path).as_deref() {
             Some("gz" | "zst") => "; compressed files are not read yet: unpack it, or pipe it in",
@@ -75,7 +75,7 @@ pub(super) fn output_format(
     path: &Path,
     given: Option<Format>,
 ) -> Result<Format, Failure> {
-    if let Some(format) = given.or_else(|| by_ending(path)) {
+    if let Some(format) = given.or_else(|| Format::by_ending(path)) {
         return Ok(format);
     }
     match ending(path).as_deref() {
@@ -165,15 +165,6 @@ fn new_place(path: &Path) -> Option<PathBuf> {
         parent => parent,
     };
     Some(fs::canonicalize(parent).ok()?.join(path.file_name()?))
-}
-
-fn by_ending(path: &Path) -> Option<Format> {
-    match ending(path)?.as_str() {
-        "csv" => Some(Format::Csv),
-        "tsv" | "tab" => Some(Format::Tsv),
-        "jsonl" | "ndjson" => Some(Format::Jsonl),
-        _ => None,
-    }
 }
 
 fn ending(path: &Path) -> Option<String> {

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::Failure;
-use crate::cli::join::args::{
-    Args, BadRows, Format, Idle, Kind, LateChoice, OnFull, Runtime, SimdChoice, Stats, Unit, When,
-};
+use crate::cli::choices::Format;
+use crate::cli::join::args::{Args, BadRows, LateChoice, OnFull, Stats, Unit, When};
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::size::{memory_bytes, parse_size};
 use crate::event::Side;
@@ -84,7 +83,7 @@ impl Plan {
         let plan = Plan {
             sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
             interval: option("--between", args.matching.between.parse())?,
-            kind: join_kind(args.matching.kind),
+            kind: args.matching.kind.into(),
             zone: option("--timezone", Zone::parse(&args.time.timezone))?,
             unit: args.time.time_unit.map(|unit| match unit {
                 Unit::Ms => TimeUnit::Ms,
@@ -199,17 +198,6 @@ fn side_plan(args: &Args, side: Side, key_columns: Vec<String>) -> Result<SidePl
     })
 }
 
-fn join_kind(kind: Kind) -> JoinKind {
-    match kind {
-        Kind::Inner => JoinKind::Inner,
-        Kind::Left => JoinKind::Left,
-        Kind::Right => JoinKind::Right,
-        Kind::Full => JoinKind::Full,
-        Kind::Semi => JoinKind::Semi,
-        Kind::Anti => JoinKind::Anti,
-    }
-}
-
 fn idle_timeout(args: &Args) -> Result<Option<Duration>, Failure> {
     let Some(text) = &args.time.idle_timeout else { return Ok(None) };
     let span: TimeSpan = option("--idle-timeout", text.parse())?;
@@ -266,32 +254,11 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
         Some(text) => option("--max-state", parse_size(text))?,
         None => memory_bytes() / 2,
     };
-    let simd = match machine.simd {
-        SimdChoice::Auto => None,
-        SimdChoice::Scalar => Some(Simd::Scalar),
-        SimdChoice::Avx2 => Some(Simd::Avx2),
-        SimdChoice::Avx512 => Some(Simd::Avx512),
-        SimdChoice::Neon => Some(Simd::Neon),
-    };
-    if let Some(simd) = simd.filter(|simd| !simd.is_available()) {
-        return Err(Failure::usage(format!(
-            "--simd: this processor has no {simd}; leave the choice to auto"
-        )));
-    }
     Ok(MachinePlan {
         cores: option("--cores", machine.cores.parse())?,
-        runtime: match machine.runtime {
-            Runtime::Auto => RuntimeChoice::Auto,
-            Runtime::Glommio => RuntimeChoice::Glommio,
-            Runtime::Threads => RuntimeChoice::Threads,
-        },
-        idle: match machine.idle {
-            Idle::Auto => IdleStrategy::Auto,
-            Idle::Spin => IdleStrategy::Spin,
-            Idle::Yield => IdleStrategy::Yield,
-            Idle::Park => IdleStrategy::Park,
-        },
-        simd,
+        runtime: machine.runtime.into(),
+        idle: machine.idle.into(),
+        simd: machine.simd.resolve()?,
         deterministic: machine.deterministic,
         state_bytes_max,
         fail_when_full: machine.on_full == OnFull::Fail,
