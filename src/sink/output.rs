@@ -197,6 +197,9 @@ fn open_stdout() -> io::Result<(File, Fate, bool)> {
 }
 
 fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
     let existing = match fs::metadata(path) {
         Ok(metadata) => Some(metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -431,6 +434,11 @@ mod tests {
         assert!(error.message.contains("create its directory"), "{error}");
         let error = Output::open(dir.path(), OpenMode::Replace).unwrap_err();
         assert!(error.message.contains("name a file in it"), "{error}");
+        let error = Output::open(&dir.path().join("new/"), OpenMode::Replace).unwrap_err();
+        assert!(
+            error.message.contains("name a file in it"),
+            "not only when it is finished: {error}"
+        );
     }
 
     #[test]

@@ -35,6 +35,25 @@ pub(super) fn any_values<'a>(
     json.end()
 }
 
+/// What is wrong with a line, in words for whoever wrote it.
+#[cold]
+pub(super) fn explain(error: &Error, line: &[u8]) -> String {
+    let text = error.to_string();
+    // Lines are counted by whoever shows this.
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    let hint = if line.trim_ascii_start().starts_with(b"[") {
+        "; write one object a line instead of an array, as jq -c '.[]' does"
+    } else if error.is_eof() {
+        "; write each object on one line, as jq -c . does"
+    } else {
+        ""
+    };
+    match error.column() {
+        0 => format!("{what}{hint}"),
+        column => format!("{what} at byte {column}{hint}"),
+    }
+}
+
 fn none_yet<'v, 'a, N>(names: &[N], values: &'v mut Values<'a>) -> &'v mut Values<'a> {
     values.clear();
     values.resize(names.len(), None);
@@ -213,6 +232,22 @@ mod tests {
             assert!(names(line.as_bytes()).is_err(), "{line}");
         }
         assert!(values(b"{\"a\":\"\xff\"}", &["a"], &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn faults_are_explained() {
+        let explained = |line: &str| {
+            let error = values(line.as_bytes(), &["a"], &mut Vec::new()).unwrap_err();
+            explain(&error, line.as_bytes()).replace("; ", ";\n    ")
+        };
+        expect_test::expect![[r#"
+            invalid type: sequence, expected an object;
+                write one object a line instead of an array, as jq -c '.[]' does
+            EOF while parsing an object at byte 1;
+                write each object on one line, as jq -c . does
+            key must be a string at byte 2
+            trailing characters at byte 9"#]]
+        .assert_eq(&["[", "{", "{a:1}", "{\"a\":1} x"].map(explained).join("\n"));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Blocks into events.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use memchr::{memchr, memchr_iter};
@@ -14,8 +13,9 @@ use crate::error::PushError;
 use crate::event::{BatchKind, EventBatch, Key, KeyHasher, Side};
 use crate::limits::{CHUNK_EVENTS_MAX, CHUNK_ROW_BYTES_TARGET};
 use crate::time::Timestamp;
-use crate::time::text::{TimeParser, TimeTextError};
+use crate::time::text::TimeParser;
 
+pub use super::bad::{BadReason, BadRow};
 pub use super::csv::QuoteFault;
 
 /// What a parser has to know of its source.
@@ -61,104 +61,6 @@ impl Position {
 pub fn split_position(row: &[u8]) -> Option<(Position, &[u8])> {
     let (position, row) = row.split_first_chunk::<8>()?;
     Some((Position(u64::from_le_bytes(*position)), row))
-}
-
-/// A record that is no event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadRow {
-    /// The line on which it starts, counted from 1.
-    pub line: u64,
-    /// The column that is wrong, if it is one.
-    pub column: Option<usize>,
-    /// The record as it stands in the input, without its line end.
-    pub text: Vec<u8>,
-    /// What is wrong.
-    pub why: BadReason,
-}
-
-/// What is wrong with a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BadReason {
-    /// It has more or fewer fields than there are columns.
-    FieldCount {
-        /// How many columns there are.
-        expected: usize,
-        /// How many fields it has.
-        found: usize,
-    },
-    /// Its quotes are malformed.
-    Quotes(QuoteFault),
-    /// Its time cannot be read.
-    Time {
-        /// The text of the time.
-        text: String,
-        /// What is wrong with it.
-        error: TimeTextError,
-    },
-    /// It is no JSON object.
-    Json(String),
-    /// A key must be a JSON string, number or boolean.
-    KeyIsNested,
-    /// A key holds half of a surrogate pair, which is no text.
-    KeyIsHalf,
-    /// Its key or the whole of it is over a limit.
-    Push(PushError),
-}
-
-impl fmt::Display for BadReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadReason::FieldCount { expected, found } => write!(
-                f,
-                "it has {found} field{}, and there are {expected} columns",
-                if *found == 1 { "" } else { "s" }
-            ),
-            BadReason::Quotes(fault) => fault.fmt(f),
-            BadReason::Time { error: TimeTextError::Empty, .. } => write!(f, "it has no time"),
-            BadReason::Time { text, error } => write!(f, "\"{}\": {error}", Shown(text)),
-            BadReason::Json(why) => write!(f, "it is no JSON object: {why}"),
-            BadReason::KeyIsNested => write!(f, "a key must be a string, a number or a boolean"),
-            BadReason::KeyIsHalf => write!(
-                f,
-                "a key holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no text"
-            ),
-            BadReason::Push(error) => error.fmt(f),
-        }
-    }
-}
-
-impl BadRow {
-    /// The message of a run that stops at this row: file, line, column, what is wrong, the text.
-    pub fn message(&self, source: &str, columns: &[String]) -> String {
-        let mut message = format!("{source}, line {}", self.line);
-        if let Some(name) = self.column.and_then(|column| columns.get(column)) {
-            message.push_str(&format!(", column \"{name}\""));
-        }
-        let text = String::from_utf8_lossy(&self.text);
-        format!("{message}: {}; the row is: {}", self.why, Shown(&text))
-    }
-}
-
-/// Text of an input in a message: as it stands there, but control characters as escapes, and cut
-/// where it is long.
-struct Shown<'a>(&'a str);
-
-/// Characters of a text that a message shows.
-const SHOWN_CHARS_MAX: usize = 200;
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut chars = self.0.chars();
-        for char in chars.by_ref().take(SHOWN_CHARS_MAX) {
-            if char.is_control() {
-                write!(f, "{}", char.escape_debug())?;
-            } else {
-                write!(f, "{char}")?;
-            }
-        }
-        f.write_str(if chars.next().is_some() { "..." } else { "" })
-    }
 }
 
 /// Some events of one block, in order.
@@ -376,7 +278,10 @@ impl BlockParser {
             let record = Record { start, end: start + line.len(), field_count: 0, fault: None };
             let mut bad = Bad { block, cursor, record };
             match super::jsonl::values(line, &names, &mut values) {
-                Err(error) => bad.add(None, BadReason::Json(error.to_string()), out),
+                Err(error) => {
+                    let why = super::jsonl::explain(&error, line);
+                    bad.add(None, BadReason::Json(why), out);
+                }
                 Ok(()) => {
                     let fault = |&slot: &usize| Some((slot, json_key_fault(values[slot]?)?));
                     if let Some((slot, why)) = self.plan.keys.iter().find_map(fault) {

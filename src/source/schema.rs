@@ -88,7 +88,7 @@ impl fmt::Display for SchemaError {
             }
             SchemaError::Ambiguous { name } => write!(
                 f,
-                "two columns are called \"{name}\"; name the columns of this input yourself"
+                "two columns are called \"{name}\", so it is not clear which is meant; rename one"
             ),
             SchemaError::Header { why } => write!(f, "its column names cannot be read: {why}"),
             SchemaError::NoKey => write!(f, "no key column was named"),
@@ -176,10 +176,15 @@ impl RowSchema {
                 return fields::json_names(first).map_err(|why| SchemaError::Header { why });
             }
         };
+        if memchr::memchr(b'\r', first).is_some() && memchr::memchr(b'"', first).is_none() {
+            return Err(fail("lines end with \\r alone; end them with \\n or \\r\\n"));
+        }
         let mut names = Vec::new();
         for field in fields::delimited(first, delimiter) {
             let field = field.map_err(|why| fail(&why.to_string()))?;
-            let name = std::str::from_utf8(&field).map_err(|_| fail("they are not UTF-8"))?;
+            let name = std::str::from_utf8(&field).map_err(|_| {
+                fail("they are not UTF-8; is it compressed, or in another format or encoding?")
+            })?;
             names.push(name.to_owned());
         }
         Ok(names)
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn headers_that_cannot_be_read() {
-        for header in [&b"a,\xff"[..], b"\"a", b"\"a\"b,c"] {
+        for header in [&b"a,\xff"[..], b"\"a", b"\"a\"b,c", b"a,b\r1,2\r"] {
             let names = RowSchema::column_names(RowFormat::CSV, header);
             assert!(matches!(names, Err(SchemaError::Header { .. })), "{header:?}");
         }

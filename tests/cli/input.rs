@@ -103,6 +103,27 @@ fn a_column_that_is_not_there_is_named_with_those_that_are() {
 }
 
 #[test]
+fn a_header_that_is_none_comes_with_a_hint() {
+    let dir = Dir::new();
+    dir.write("r.csv", format!("id,ts\na,{T}\n"));
+    for (left, code, words) in [
+        (format!("a,{T}\nb,{T}\n"), 2, ["\"id\"", "--no-header and --left-columns"]),
+        (format!("id\tts\na\t{T}\n"), 2, ["\"id\"", "--left-format tsv"]),
+        (format!("id;ts\na;{T}\n"), 2, ["are id;ts", "\";\" between are not read"]),
+        (format!("id,id,ts\na,b,{T}\n"), 2, ["two columns", "rename one"]),
+        (format!("id,ts\ra,{T}\r"), 1, ["l.csv", "end with \\r alone"]),
+    ] {
+        dir.write("l.csv", left);
+        dir.run(&format!("join --left l.csv --right r.csv {ON_ID}")).fails(code, &words);
+    }
+    for bytes in [&b"\x1f\x8b\x08\0"[..], b"i\xe9,ts\n"] {
+        dir.write("l.csv", bytes);
+        let ran = dir.run(&format!("join --left l.csv --right r.csv {ON_ID}"));
+        ran.fails(1, &["l.csv", "not UTF-8", "compressed"]);
+    }
+}
+
+#[test]
 fn a_wrong_column_count_names_file_and_line() {
     let dir = Dir::with_sample();
     let orders = dir.read("orders.csv").replace("o003,150.0,", "o003,150.0,x,");

@@ -38,6 +38,7 @@ fn an_output_that_cannot_be_written_is_said_before_any_work() {
     let dir = Dir::with_sample();
     dir.run(&join("--output no/such/out.csv")).fails(1, &["no/such/out.csv", "directory"]);
     dir.run(&join("--output .")).fails(1, &["name a file in it"]);
+    dir.run(&join("--output new/")).fails(1, &["new/: cannot open it", "name a file in it"]);
     dir.run(&join("--late-output no/late.csv")).fails(1, &["no/late.csv"]);
     dir.run(&join("--bad-rows-output no/bad.csv")).fails(1, &["no/bad.csv"]);
     assert_eq!(dir.names(), ["orders.csv", "payments.csv"]);

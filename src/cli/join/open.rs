@@ -211,7 +211,28 @@ fn no_such_column(
         _ => "--on".to_owned(),
     };
     let file = files.first().map_or("", |file| file.name.as_str());
-    Failure::usage(format!("{option}: {file}: {error}"))
+    Failure::usage(format!("{option}: {file}: {error}{}", header_hint(side, plan, error)))
+}
+
+/// What a header that lacks a column may be instead.
+fn header_hint(side: Side, plan: &SidePlan, error: &SchemaError) -> String {
+    let SchemaError::Missing { columns, .. } = error else { return String::new() };
+    let side = side.name();
+    if plan.columns.is_some() {
+        String::new()
+    } else if columns.iter().any(|name| name.trim().parse::<f64>().is_ok()) {
+        format!("; a file without a header line is read with --no-header and --{side}-columns")
+    } else if let [name] = &columns[..]
+        && let Some(delimiter) = name.chars().find(|char| matches!(char, '\t' | ',' | ';' | '|'))
+    {
+        match delimiter {
+            '\t' => format!("; tabs are read with --{side}-format tsv"),
+            ',' => format!("; commas are read with --{side}-format csv"),
+            other => format!("; fields with \"{other}\" between are not read: use commas"),
+        }
+    } else {
+        String::new()
+    }
 }
 
 /// The option that names a column.

@@ -2,7 +2,7 @@ use super::*;
 use crate::event::KeyKind;
 use crate::source::blocks::{BlockReader, ReadOptions};
 use crate::source::fields;
-use crate::time::text::{TimeFormat, TimeUnit, Zone};
+use crate::time::text::{TimeFormat, TimeTextError, TimeUnit, Zone};
 use proptest::prelude::*;
 
 fn hasher() -> KeyHasher {
