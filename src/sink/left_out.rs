@@ -1,12 +1,11 @@
 //! What an output of fixed columns had no place for.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use crate::event::Side;
 
-/// Fields of JSON rows for which a CSV or TSV output has no column, and how often each came. Shown:
-/// the first few by side and name.
+/// Fields of JSON rows for which a CSV or TSV output has no column, and how often each came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     fields: BTreeMap<(bool, Vec<u8>), u64>,
@@ -38,21 +37,22 @@ impl LeftOut {
         }
     }
 
-    /// How many values were left out.
-    pub fn count(&self) -> u64 {
-        self.fields.values().sum::<u64>() + self.others
+    /// Whether nothing was left out.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
     }
-}
 
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, ((is_right, name), times)) in self.fields.iter().enumerate() {
+    /// The fields that are kept apart: side, name, how often; by side and name.
+    pub fn fields(&self) -> impl Iterator<Item = (Side, Cow<'_, str>, u64)> {
+        self.fields.iter().map(|((is_right, name), times)| {
             let side = if *is_right { Side::Right } else { Side::Left };
-            f.write_str(if place > 0 { ", " } else { "" })?;
-            let (name, s) = (String::from_utf8_lossy(name), if *times == 1 { "" } else { "s" });
-            write!(f, "{} \"{}\" ({times} time{s})", side.name(), name.escape_debug())?;
-        }
-        if self.others > 0 { write!(f, " and {} of other names", self.others) } else { Ok(()) }
+            (side, String::from_utf8_lossy(name), *times)
+        })
+    }
+
+    /// Values of all other fields.
+    pub fn others(&self) -> u64 {
+        self.others
     }
 }
 
@@ -67,11 +67,13 @@ mod tests {
         one.add(Side::Left, b"z", 1);
         all.merge(one.clone());
         all.merge(one);
-        assert_eq!(all.to_string(), "left \"z\" (2 times), right \"b\" (4 times)");
+        let fields: Vec<_> = all.fields().collect();
+        assert_eq!(fields, [(Side::Left, "z".into(), 2), (Side::Right, "b".into(), 4)]);
         for number in 0..LeftOut::NAMES_MAX {
             all.add(Side::Left, format!("f{number}").as_bytes(), 1);
         }
-        assert!(all.to_string().ends_with(" and 2 of other names"), "{all}");
-        assert_eq!(all.count(), 6 + LeftOut::NAMES_MAX as u64);
+        assert_eq!((all.fields().count(), all.others()), (LeftOut::NAMES_MAX, 2));
+        all.add(Side::Right, b"b", 1);
+        assert_eq!(all.fields().last(), Some((Side::Right, "b".into(), 5)));
     }
 }

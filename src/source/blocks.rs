@@ -81,11 +81,13 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Io { error, offset } => write!(
-                f,
-                "reading failed at byte {offset}: {error}; see whether its disk or connection is \
-                 sound, and run again"
-            ),
+            ReadError::Io { error, offset } => {
+                write!(f, "reading failed at byte {offset}: {error}; ")?;
+                f.write_str(match error.kind() {
+                    io::ErrorKind::IsADirectory => "give a file",
+                    _ => "see whether its disk or connection is sound, and run again",
+                })
+            }
             ReadError::RecordTooLong { line, quoted } => {
                 write!(f, "the record on line {line} is over {} MiB", ROW_BYTES_MAX >> 20)?;
                 f.write_str(if *quoted { "; a quote is opened there and never closed" } else { "" })

@@ -3,6 +3,7 @@
 
 mod args;
 mod feeds;
+mod left_out;
 mod open;
 mod outputs;
 mod paths;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cli::join::args::Stats;
 use crate::cli::join::args::When;
 use crate::cli::join::feeds::{self, Feeds};
+use crate::cli::join::left_out;
 use crate::cli::join::open::open;
 use crate::cli::join::outputs::{self, Outputs};
 use crate::cli::join::plan::Plan;
@@ -177,13 +178,8 @@ fn conclude(
     } else {
         outputs.commit()?;
     }
-    let left_out = outputs.sinks.left_out();
-    if left_out.count() > 0 {
-        console.warning(&format!(
-            "fields that no row near the start of its file has are no columns of the output and \
-             were left out: {left_out}; name all columns with --left-columns and \
-             --right-columns, or choose --output-format jsonl"
-        ));
+    if let Some(message) = left_out::message(plan, &outputs.sinks.left_out()) {
+        console.warning(&message);
     }
     let report = report(plan, unit, &finished, outputs, feeds, signal.is_some());
     warn_of_missing_keys(plan, &report, console);
