@@ -58,13 +58,22 @@ pub(super) struct Usage {
 }
 
 /// Lets the first Ctrl-C (or SIGTERM) set the flag that [`interrupted`] reads. The second one ends
-/// the process at once, as if this had not been called.
+/// the process at once, as if this had not been called. A signal that whoever started us has set to
+/// be ignored (background jobs of scripts, `trap ''`) stays ignored.
 pub(super) fn catch_interrupts() {
     // SAFETY: all bytes zero is a valid `sigaction`: no flags, an empty mask, the default handler.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
     for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: all bytes zero is a valid `sigaction`, as above.
+        let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: nothing is changed, and the pointer is to a `sigaction` that lives through the
+        // call.
+        unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut old) };
+        if old.sa_sigaction == libc::SIG_IGN {
+            continue;
+        }
         // SAFETY: `action` is initialised and lives through the call, the old action is not asked
         // for, and the handler does nothing that is not async-signal-safe: one atomic store.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };

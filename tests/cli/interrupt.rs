@@ -67,6 +67,29 @@ fn a_termination_is_reported_as_one() {
 }
 
 #[test]
+fn a_signal_that_is_to_be_ignored_is() {
+    let dir = Dir::with_sample();
+    let bin = env!("CARGO_BIN_EXE_intervale");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("trap '' INT; exec {bin} {JOIN} --stats none")]);
+    let pipe = std::process::Stdio::piped;
+    shell.current_dir(dir.path("")).stdin(pipe()).stdout(pipe()).stderr(pipe());
+    let mut child = shell.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"order_id,amount,ts\no001,1,1704103200000\n").unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut rows = String::new();
+    out.read_line(&mut rows).unwrap();
+    out.read_line(&mut rows).unwrap();
+    interrupt(&child);
+    stdin.write_all(b"o002,1,1704103205000\n").unwrap();
+    drop(stdin);
+    out.read_to_string(&mut rows).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(rows.lines().count(), 3, "{rows}");
+}
+
+#[test]
 fn a_file_that_is_not_complete_keeps_its_rows_under_another_name() {
     let dir = Dir::with_sample();
     dir.write("out.csv", "old\n");
