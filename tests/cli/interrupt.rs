@@ -67,6 +67,7 @@ fn a_termination_is_reported_as_one() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn a_signal_that_is_to_be_ignored_is() {
     let dir = Dir::with_sample();
     let bin = env!("CARGO_BIN_EXE_intervale");
@@ -81,6 +82,11 @@ fn a_signal_that_is_to_be_ignored_is() {
     let mut rows = String::new();
     out.read_line(&mut rows).unwrap();
     out.read_line(&mut rows).unwrap();
+    // The run is at work, so whatever it catches it catches by now.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    assert_eq!(ignored & 0b10, 0b10, "SIGINT is ignored: {ignored:x}");
     interrupt(&child);
     stdin.write_all(b"o002,1,1704103205000\n").unwrap();
     drop(stdin);
