@@ -42,18 +42,27 @@ impl Outputs {
         let [left, right] = Side::BOTH.map(|side| inputs.sides[side.index()].rows());
         let left_only = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti);
         let encoder = Encoder::pairs(plan.output.format.rows(), &left, &right, left_only);
-        let main = open_one(&plan.output.path, plan, encoder.header())?;
+        // All are opened before the first is written to.
+        let mut headers = Vec::new();
+        let mut open = |path: &Path, header: &[u8]| {
+            let (output, wants_header) = open_one(path, plan)?;
+            if wants_header && !header.is_empty() {
+                headers.push((Arc::clone(&output), header.to_vec()));
+            }
+            Ok::<_, Failure>(output)
+        };
+        let main = open(&plan.output.path, encoder.header())?;
         let mut others = Vec::new();
         let mut late = None;
         if let Some((path, format)) = &plan.output.late {
             let encoder = Encoder::late(format.rows(), &left, &right, inputs.unit.name());
-            let output = open_one(path, plan, encoder.header())?;
+            let output = open(path, encoder.header())?;
             others.push(Arc::clone(&output));
             late = Some((encoder, output));
         }
         let mut bad_rows = None;
         if let Some((path, format)) = &plan.output.bad {
-            let output = open_one(path, plan, &BadRows::header(format.rows()))?;
+            let output = open(path, &BadRows::header(format.rows()))?;
             others.push(Arc::clone(&output));
             bad_rows = Some(BadRows::new(output, format.rows()));
         }
@@ -61,6 +70,9 @@ impl Outputs {
             Some(path) if path.as_os_str() != STANDARD => Some(open_stats(path)?),
             _ => None,
         };
+        for (output, header) in headers {
+            output.write(&header, 0).map_err(failure)?;
+        }
         let slice = (hold_back / SLICES).max(1);
         let sorted = plan.machine.deterministic.then_some(SortOptions { cores, slice });
         let sinks = RowSinks::new(encoder, Arc::clone(&main), sorted, late);
@@ -106,14 +118,12 @@ fn open_stats(path: &Path) -> Result<Output, Failure> {
     opened.map(|(output, _)| output).map_err(failed)
 }
 
-fn open_one(path: &Path, plan: &Plan, header: &[u8]) -> Result<Arc<Output>, Failure> {
+/// The output, and whether it wants a header.
+fn open_one(path: &Path, plan: &Plan) -> Result<(Arc<Output>, bool), Failure> {
     if path.as_os_str() == STANDARD {
         check_stdout()?;
     }
     let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
     let (output, wants_header) = Output::open(path, mode).map_err(failure)?;
-    if wants_header && !header.is_empty() {
-        output.write(header, 0).map_err(failure)?;
-    }
-    Ok(Arc::new(output))
+    Ok((Arc::new(output), wants_header))
 }
