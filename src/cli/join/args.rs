@@ -53,10 +53,11 @@ pub(super) struct InputArgs {
     /// The files have no header line; name their columns with --left-columns and --right-columns
     #[arg(long)]
     pub(super) no_header: bool,
-    /// Names of the left columns, in the order of the file
+    /// Names of the left columns, in the order of the file; with JSON Lines, the fields that become
+    /// columns of CSV output
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub(super) left_columns: Vec<String>,
-    /// Names of the right columns, in the order of the file
+    /// The same for the right files
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub(super) right_columns: Vec<String>,
 }
