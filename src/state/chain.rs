@@ -152,19 +152,27 @@ impl State {
         if walks.probes < PROBES_JUDGED && walks.batches < BATCHES_JUDGED {
             return false;
         }
-        let walks = std::mem::take(walks);
         let ring = &mut self.rings[side.index()];
         let bucket_count = ring.bucket_count();
-        let is_long = walks.probes > 0 && 4 * walks.runs > 5 * walks.probes;
-        let is_short_runs = walks.rows < 8 * u64::from(walks.runs);
-        let is_wanted = walks.hits * 8 >= walks.rows;
-        let is_crossed = is_long && (is_short_runs || is_wanted) && bucket_count > BUCKETS_LEAST;
-        let is_sparse =
-            bucket_count > BUCKETS_FEW && ring.row_count() < ROWS_FEW * bucket_count as u64;
-        if is_crossed || is_sparse {
+        let mut pays = false;
+        if walks.batches >= BATCHES_JUDGED {
+            // By now there are as many rows in state as there will be.
+            walks.batches = 0;
+            pays = bucket_count > BUCKETS_FEW && ring.row_count() < ROWS_FEW * bucket_count as u64;
+        }
+        if walks.probes >= PROBES_JUDGED {
+            let Walks { probes, runs, rows, hits, .. } = *walks;
+            *walks = Walks { batches: walks.batches, ..Walks::default() };
+            let is_long = 4 * runs > 5 * probes;
+            // Before the first match is due, all runs are short.
+            let is_short_runs = rows < 8 * u64::from(runs) && hits * 32 >= rows;
+            let is_wanted = hits * 8 >= rows;
+            pays |= is_long && (is_short_runs || is_wanted) && bucket_count > BUCKETS_LEAST;
+        }
+        if pays {
             ring.widen(&mut self.arenas[side.index()]);
         }
-        is_crossed || is_sparse
+        pays
     }
 }
 
