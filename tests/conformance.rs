@@ -12,6 +12,7 @@ use intervale::event::{KeyKind, Side};
 use intervale::join::MatchChoice;
 use intervale::join::oracle::Output;
 use intervale::runtime::RuntimeChoice;
+use intervale::state::Simd;
 use intervale::time::LatePolicy;
 
 /// Runs every scenario that `wanted` names, some at a time, and reports all that fail.
@@ -108,6 +109,17 @@ fn the_operator_conforms_on_several_shards() {
                 Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, shard_count))
             },
         );
+    }
+}
+
+#[test]
+fn the_operator_conforms_with_every_instruction_set() {
+    let scenarios = bundles(KeyKind::Int);
+    for simd in Simd::ALL.into_iter().filter(|simd| simd.is_available()) {
+        run(&format!("operator, {simd}"), &scenarios, true, every_match, |scenario| {
+            let Scenario { spec, sources, .. } = scenario;
+            Box::new(OperatorSubject::with_simd(spec, *sources, 1, simd))
+        });
     }
 }
 

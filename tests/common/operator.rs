@@ -4,6 +4,7 @@ use intervale::error::JoinError;
 use intervale::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side};
 use intervale::join::oracle::Output;
 use intervale::join::{Counters, Emit, IntervalJoin, JoinSpec};
+use intervale::state::Simd;
 use intervale::time::{LatenessClock, SideClock, Timestamp};
 
 use super::limits;
@@ -22,8 +23,17 @@ pub struct OperatorSubject {
 
 impl OperatorSubject {
     pub fn new(spec: &JoinSpec, sources: [usize; 2], shard_count: usize) -> OperatorSubject {
+        OperatorSubject::with_simd(spec, sources, shard_count, Simd::detect())
+    }
+
+    pub fn with_simd(
+        spec: &JoinSpec,
+        sources: [usize; 2],
+        shard_count: usize,
+        simd: Simd,
+    ) -> OperatorSubject {
         let hasher = KeyHasher::new(spec.keys(), 42);
-        let shard = || IntervalJoin::new(*spec, hasher.clone(), limits()).unwrap();
+        let shard = || IntervalJoin::with_simd(*spec, hasher.clone(), limits(), simd).unwrap();
         OperatorSubject {
             spec: *spec,
             clocks: sources.map(SideClock::new),
