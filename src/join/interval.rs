@@ -175,6 +175,11 @@ impl IntervalJoin {
         self.state.bytes() as u64
     }
 
+    /// Frees what of its memory waits to be used again, all but about `keep_bytes` of it.
+    pub fn trim(&mut self, keep_bytes: u64) {
+        self.state.trim(usize::try_from(keep_bytes).unwrap_or(usize::MAX));
+    }
+
     /// The part of [`state_bytes`](Self::state_bytes) that a look-up by key touches at random.
     pub fn index_bytes(&self) -> u64 {
         self.state.index_bytes() as u64

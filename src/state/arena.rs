@@ -20,8 +20,8 @@ pub(crate) const CHUNK_NUMBERS: usize = 1 << (32 - PLACE_BITS);
 /// The number of no chunk: handles with it name directories (`directory.rs`) and count as live.
 pub(super) const DIRECTORY_CHUNK: usize = CHUNK_NUMBERS - 1;
 
-/// The smallest chunk: a page.
-const CHUNK_BYTES_MIN: usize = 4096;
+/// The smallest chunk: sparse data has few rows in a bucket, on every core.
+const CHUNK_BYTES_MIN: usize = 1024;
 /// The largest: what a handle's place reaches.
 pub(crate) const CHUNK_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
 const CLASS_COUNT: usize = (CHUNK_BYTES_MAX / CHUNK_BYTES_MIN).ilog2() as usize + 1;
@@ -189,6 +189,19 @@ impl Arena {
             self.pool[usize::from(chunk.class)].push(chunk.memory);
         }
         u64::from(self.rows[number])
+    }
+
+    /// Frees pooled chunks, the largest first, until at most `keep_bytes` are pooled.
+    pub(crate) fn trim(&mut self, keep_bytes: usize) {
+        for class in (0..CLASS_COUNT).rev() {
+            while self.bytes_pooled > keep_bytes
+                && let Some(memory) = self.pool[class].pop()
+            {
+                let bytes = CHUNK_BYTES_MIN << class;
+                self.bytes_pooled -= bytes;
+                free_chunk(memory, bytes);
+            }
+        }
     }
 
     /// Renumbers the bucket of a live chunk, when buckets are made wider.

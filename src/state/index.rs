@@ -32,8 +32,8 @@ use super::table::{
     free_segment,
 };
 
-/// Lines of a new table.
-const LINES_MIN: usize = 4096;
+/// Lines of a new table: 32 KiB, so that many shards without rows fit a small bound on state.
+pub(super) const LINES_MIN: usize = 512;
 /// New keys between two judgements of the load, at most.
 const SAMPLE_LEN: usize = 16_384;
 /// The bits of all places of a line.

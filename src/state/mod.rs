@@ -150,6 +150,11 @@ impl State {
         self.index.bytes() + arenas + rings + directories + expiries
     }
 
+    /// Frees chunks that wait to be used again, all but `keep_bytes` of them.
+    pub fn trim(&mut self, keep_bytes: usize) {
+        self.arenas.iter_mut().for_each(|arena| arena.trim(keep_bytes / 2));
+    }
+
     fn widen_and_clean(&mut self) {
         for side in Side::BOTH {
             let own = side.index();

@@ -17,7 +17,7 @@ const RING_LEN: usize = 1024;
 const CHUNKS_CROWDED: usize = CHUNK_NUMBERS / 2;
 const BUCKETS_KEPT: usize = 256;
 /// A new bucket's first chunk is sized by its predecessor, within these.
-const FIRST_CHUNK_BYTES_MIN: usize = 4 << 10;
+const FIRST_CHUNK_BYTES_MIN: usize = 1 << 10;
 /// Emptied stores of long rows that are kept for the next bucket.
 const BUMPS_POOLED_MAX: usize = 4;
 

@@ -59,6 +59,9 @@ impl Visit for Seen {
     }
 }
 
+/// The lowest bit of a value that tells homes of a new index apart.
+const HOME_BIT: u32 = 32 - super::index::LINES_MIN.ilog2();
+
 /// Keys whose values share what each part of the index looks at: the home line, the tag, the rest.
 struct Keys {
     hasher: KeyHasher,
@@ -72,12 +75,12 @@ impl Keys {
         for rest in parts {
             for tag in parts {
                 for home in parts {
-                    values.push(rest << 32 | home << 20 | tag);
+                    values.push(rest << 32 | home << HOME_BIT | tag);
                 }
             }
         }
         // Crowds one home line far over its five places.
-        values.extend((4..60).map(|tag| 7 << 20 | tag));
+        values.extend((4..60).map(|tag| 7 << HOME_BIT | tag));
         Keys { hasher: KeyHasher::new(KeyKind::Int, 3), values }
     }
 
