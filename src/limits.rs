@@ -42,7 +42,25 @@ pub const BLOCK_BYTES_TOTAL: usize = 64 << 20;
 
 /// Events that a parser hands over at a time: enough that handing over costs nothing, few enough
 /// that they are still in the first- or second-level cache when they are spread over the shards.
-pub const CHUNK_EVENTS_MAX: usize = 1024;
+pub const CHUNK_EVENTS_MAX: usize = 512;
+
+/// Events of the first chunk of a file; each further one has twice as many, up to the most. So the
+/// watermark of a small file moves, too, and files find out early how far they are apart.
+pub const CHUNK_EVENTS_FIRST: usize = 16;
+
+/// Rows that a source may always be ahead of the slowest one, however far that is in event time:
+/// cores that push two sources then need not wait for each other at every chunk.
+pub const ROWS_AHEAD_MAX: u64 = 4 * CHUNK_EVENTS_MAX as u64;
+
+/// Bytes of batches that were sent and not yet joined, at which sources wait for the shards: what
+/// shards take up in one go can be freed only afterwards, so it bounds what state has beyond need.
+pub const IN_FLIGHT_BYTES_BASE: usize = 128 << 10;
+
+/// The same, for each shard: some work for a core while others have their turn.
+pub const IN_FLIGHT_BYTES_PER_SHARD: usize = 32 << 10;
+
+/// Of a bound on state, one part in so many may be in flight.
+pub const IN_FLIGHT_STATE_SHARE: i64 = 64;
 
 /// Blocks of one file that may be worked on at the same time: every core of a large host can have
 /// one, and a core that is held up on the oldest lets the others run ahead only so far.

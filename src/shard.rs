@@ -10,6 +10,7 @@
 //! loaded. Rows that a watermark frees are worked off between batches, a little faster than
 //! batches arrive, so that no step is long and none falls behind.
 
+mod budget;
 mod control;
 mod meter;
 #[cfg(all(test, not(loom)))]
@@ -19,10 +20,11 @@ use std::fmt;
 
 use crate::error::JoinError;
 use crate::event::EventBatch;
-use crate::exchange::{Doorbell, LinkReceiver, Loaded, WatermarkReader, Watermarks};
+use crate::exchange::{Doorbell, LinkReceiver, Loaded, Pacer, WatermarkReader, Watermarks};
 use crate::join::{Counters, Emit, IntervalJoin, Sink, SinkError};
 use crate::time::{Clock, WATERMARK_START};
 
+use budget::Budget;
 pub use control::ShardHandle;
 use control::{Command, Inbox};
 use meter::Meter;
@@ -54,6 +56,12 @@ pub trait Operator {
 
     /// Bytes of state as allocated.
     fn state_bytes(&self) -> u64;
+
+    /// Gives memory back that is part of state only because it may be used again, all but about
+    /// `keep_bytes` of it.
+    fn trim(&mut self, keep_bytes: u64) {
+        let _ = keep_bytes;
+    }
 }
 
 /// How a step went.
@@ -97,6 +105,7 @@ pub struct Shard<S: Sink, J: Operator = IntervalJoin> {
     sink_flushed_ns: u64,
     end: Option<Result<(), ShardError>>,
     meter: Meter,
+    budget: Option<Budget>,
 }
 
 struct Link {
@@ -148,8 +157,18 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             sink_flushed_ns: 0,
             end: None,
             meter: Meter::new(),
+            budget: None,
         };
         (shard, handle)
+    }
+
+    /// Tells the engine's pacer, as shard number `number`, how far it is and how large its state
+    /// is. Under a pacer with a bound on state, all shards together must stay within it.
+    pub fn paced_by(mut self, pacer: Pacer, number: usize) -> Shard<S, J> {
+        let mut budget = Budget::new(pacer, number);
+        budget.note_bytes(&self.join);
+        self.budget = Some(budget);
+        self
     }
 
     /// Does up to about `budget` events' worth of work (a batch is not split, and up to twice as
@@ -284,6 +303,9 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             let pairs_before = self.join.counters().pairs;
             self.sink_is_dirty = true;
             self.join.on_batch(&batch, &mut self.sink).map_err(ShardError::Join)?;
+            if let Some(budget) = &mut self.budget {
+                budget.joined(&batch, &mut self.join).map_err(ShardError::Join)?;
+            }
             let pairs = self.join.counters().pairs - pairs_before;
             if pairs > 0 && batch.arrived_ns > 0 {
                 self.meter.pairs(clock.now_ns().saturating_sub(batch.arrived_ns), pairs);
@@ -292,6 +314,11 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             link.receiver.give_back(batch);
         }
         self.meter.report.events += events as u64;
+        if events > 0
+            && let Some(budget) = &mut self.budget
+        {
+            budget.note_rows(&self.join);
+        }
         Ok(events)
     }
 
@@ -321,6 +348,9 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         if self.work_is_left {
             self.sink_is_dirty = true;
             self.work_is_left = self.join.work(budget, &mut self.sink);
+            if let Some(budget) = &mut self.budget {
+                budget.worked((!self.work_is_left).then_some(self.applied), &mut self.join);
+            }
             if self.work_is_left {
                 return Ok(());
             }
@@ -388,6 +418,10 @@ impl Operator for IntervalJoin {
 
     fn state_bytes(&self) -> u64 {
         IntervalJoin::state_bytes(self)
+    }
+
+    fn trim(&mut self, keep_bytes: u64) {
+        IntervalJoin::trim(self, keep_bytes);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Collects what an engine is made of, and starts it.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use crate::engine::{Engine, EngineError, Shared};
 use crate::error::SpecError;
 use crate::event::{Event, KeyHasher, Side};
 use crate::exchange::{
-    Alignment, Feed, LinkSender, Producer, ProducerOptions, WatermarkSlot, Watermarks, mesh,
+    Feed, Pace, Pacer, Producer, ProducerOptions, WatermarkSlot, Watermarks, mesh,
 };
 use crate::join::{Emit, IntervalJoin, JoinSpec, Sink};
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX, Limits};
@@ -42,7 +41,7 @@ pub struct EngineBuilder<F> {
     lane_batches: usize,
     batch_events: usize,
     linger: Duration,
-    alignment: Alignment,
+    max_drift: Option<i64>,
     hasher: KeyHasher,
     simd: Option<Simd>,
     watermarks: Watermarks,
@@ -62,7 +61,7 @@ impl EngineBuilder<NoSinks> {
             lane_batches: LANE_BATCHES_DEFAULT,
             batch_events: BATCH_EVENTS_MAX,
             linger: LINGER_DEFAULT,
-            alignment: Alignment::default(),
+            max_drift: None,
             hasher: KeyHasher::random(spec.keys()),
             simd: None,
             watermarks: Watermarks::new(),
@@ -87,7 +86,7 @@ impl EngineBuilder<NoSinks> {
             lane_batches: self.lane_batches,
             batch_events: self.batch_events,
             linger: self.linger,
-            alignment: self.alignment,
+            max_drift: self.max_drift,
             hasher: self.hasher,
             simd: self.simd,
             watermarks: self.watermarks,
@@ -116,16 +115,17 @@ impl<F> EngineBuilder<F> {
         self
     }
 
-    /// What it may use, over all shards: each gets an equal part.
+    /// What it may use, over all shards together.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
     /// What feeds do when state nears its bound: wait, all but the slowest source, whose progress
-    /// alone can free anything (the default), or go on until the bound is reached and the engine
-    /// fails. It fails in the first case, too, when the slowest source does not free enough. Push
-    /// sources never wait for state: one thread may feed both sides, and would wait for itself.
+    /// alone can free anything and which goes on a chunk at a time (the default), or go on until
+    /// the bound is reached and the engine fails. It fails in the first case, too, when the join
+    /// needs more. Push sources never wait for state: one thread may feed both sides, and would
+    /// wait for itself.
     pub fn fail_when_full(mut self, fail: bool) -> Self {
         self.fail_when_full = fail;
         self
@@ -157,7 +157,7 @@ impl<F> EngineBuilder<F> {
     /// beside a sparse one does not pile up in state. Push sources are never paused. Off by
     /// default.
     pub fn max_drift(mut self, ticks: i64) -> Self {
-        self.alignment = Alignment { max_drift: Some(ticks.max(0)) };
+        self.max_drift = Some(ticks.max(0));
         self
     }
 
@@ -222,7 +222,7 @@ where
     }
 
     /// Starts an engine of other operators, made for each shard from its number, the engine's
-    /// hasher and the shard's part of the limits.
+    /// hasher and the limits of all shards together, which the engine sees to.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -238,7 +238,6 @@ where
         let shared = Arc::new(Shared {
             control: Arc::clone(&control),
             registry: Registry::default(),
-            pressed: AtomicUsize::new(0),
             linger_ns: u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX),
             fault: OnceLock::new(),
             ended: Mutex::new(0),
@@ -248,18 +247,25 @@ where
         // Cores without feeds push nothing, so they need no lanes.
         let mesh = mesh(self.lane_batches, &bells[..dealt.len()], &bells);
         let mut intakes = mesh.senders.into_iter().zip(dealt);
-        let limits = share(self.limits, shard_count);
+        let pace = Pace {
+            max_drift: self.max_drift,
+            state_bytes_max: self.limits.state_bytes_max,
+            waits_when_full: !self.fail_when_full,
+        };
+        let pacer = Pacer::new(&self.watermarks, &bells, pace);
         let (mut workers, mut handles) = (Vec::new(), Vec::new());
         for (index, links) in mesh.receivers.into_iter().enumerate() {
-            let intake = intakes.next().map(|(links, feeds)| self.intake(links, feeds));
-            let join = operators(index, &self.hasher, limits)?;
+            let intake = intakes.next().map(|(links, feeds)| {
+                let producer = Producer::new(links, self.producer_options());
+                FeedIntake::new(producer.paced_by(pacer.clone()), feeds, pacer.clone())
+            });
+            let join = operators(index, &self.hasher, self.limits)?;
             let sink = (self.sinks)(index);
             let bell = bells[index].clone();
             let (shard, handle) = Shard::new(join, sink, links, &self.watermarks, bell);
-            let place = (index, shard_count);
-            let block_at = limits.state_bytes_max.filter(|_| !self.fail_when_full);
-            let shared = Arc::clone(&shared);
-            workers.push(EngineWorker::new(place, shard, block_at, intake, shared));
+            let shard = shard.paced_by(pacer.clone(), index);
+            let (place, shared) = ((index, shard_count), Arc::clone(&shared));
+            workers.push(EngineWorker::new(place, shard, intake, shared));
             handles.push(handle);
         }
         let started = Instant::now();
@@ -269,6 +275,7 @@ where
             shared,
             shards: handles,
             producer_options: self.producer_options(),
+            pacer,
             lane_batches: self.lane_batches,
             watermarks: self.watermarks,
             cores: placement.cpus,
@@ -284,10 +291,6 @@ where
             batch_events: self.batch_events,
         }
     }
-
-    fn intake(&self, links: Vec<LinkSender>, feeds: Vec<Box<dyn Feed>>) -> FeedIntake {
-        FeedIntake::new(Producer::new(links, self.producer_options()), feeds, self.alignment)
-    }
 }
 
 /// Deals feeds out to cores in turn; as many lists as cores that get one.
@@ -298,10 +301,4 @@ fn deal(feeds: Vec<Box<dyn Feed>>, core_count: usize) -> Vec<Vec<Box<dyn Feed>>>
         dealt[number % core_count].push(feed);
     }
     dealt
-}
-
-/// A shard's part of the limits.
-fn share(limits: Limits, shard_count: usize) -> Limits {
-    let state_bytes_max = limits.state_bytes_max.map(|bytes| bytes / shard_count as u64);
-    Limits { state_bytes_max }
 }

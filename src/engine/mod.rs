@@ -46,12 +46,11 @@ mod source;
 mod worker;
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::event::Side;
-use crate::exchange::{Doorbell, Producer, ProducerOptions, Promise, Watermarks, link};
+use crate::exchange::{Doorbell, Pacer, Producer, ProducerOptions, Promise, Watermarks, link};
 use crate::join::{IntervalJoin, JoinSpec, Sink};
 use crate::runtime::{Control, End, Running, RuntimeKind};
 use crate::shard::{Operator, ShardHandle, ShardReport};
@@ -74,6 +73,7 @@ pub struct Engine<S: Sink + 'static, J: Operator + Send + 'static = IntervalJoin
     shards: Vec<ShardHandle>,
     watermarks: Watermarks,
     producer_options: ProducerOptions,
+    pacer: Pacer,
     lane_batches: usize,
     cores: Vec<Option<usize>>,
     started: Instant,
@@ -96,8 +96,6 @@ struct Shared {
     control: Arc<Control>,
     registry: Registry,
     linger_ns: u64,
-    /// Shards whose state nears its bound.
-    pressed: AtomicUsize,
     /// What went wrong outside the workers.
     fault: OnceLock<EngineError>,
     ended: Mutex<usize>,
@@ -113,23 +111,6 @@ impl Shared {
             let _ = self.fault.set(error);
         }
         self.control.stop();
-    }
-
-    /// The number of shards whose state nears its bound changes by `change`.
-    #[inline]
-    fn note_pressure(&self, change: isize) {
-        // Relaxed, as below: a hint to feeds, which nothing else depends on.
-        match change {
-            1 => drop(self.pressed.fetch_add(1, Ordering::Relaxed)),
-            -1 => drop(self.pressed.fetch_sub(1, Ordering::Relaxed)),
-            _ => {}
-        }
-    }
-
-    #[inline]
-    fn is_under_pressure(&self) -> bool {
-        // Relaxed: see `note_pressure`.
-        self.pressed.load(Ordering::Relaxed) > 0
     }
 
     fn worker_ended(&self) {
@@ -182,7 +163,8 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
             shard.add_link(receiver).map_err(|_| EngineError::Stopped)?;
             links.push(sender);
         }
-        let mut producer = Producer::new(links, self.producer_options.clone());
+        let producer = Producer::new(links, self.producer_options.clone());
+        let mut producer = producer.paced_by(self.pacer.clone());
         let port = producer.add_port(slot, promise);
         let cell = self.shared.registry.add(|number| {
             let servant = self.shared.control.doorbell(number % self.shards.len());
@@ -317,6 +299,8 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         let run = Run {
             ending,
             events_pushed: from_feeds + from_handles,
+            state_rows_peak: self.pacer.state_rows_peak(),
+            state_bytes_peak: self.pacer.state_bytes_peak(),
             regressed: Side::BOTH.map(|side| self.watermarks.regressed(side)),
             watermarks: Side::BOTH.map(|side| {
                 // Ended sources hold nobody back, so the last finite watermark of a side is the

@@ -64,9 +64,9 @@ pub struct Report {
     pub latency_ns: Histogram<u64>,
     /// Length of the steps that did something, in nanoseconds.
     pub step_ns: Histogram<u64>,
-    /// Most rows in state: the sum of the shards' own peaks.
+    /// Most rows in state at the same time.
     pub state_rows_peak: u64,
-    /// Most bytes of state, as allocated: the sum of the shards' own peaks.
+    /// Most bytes of state at the same time, as allocated.
     pub state_bytes_peak: u64,
     /// The last watermark of each side before its end, by [`Side::index`]; `None` when its sources
     /// never promised anything.
@@ -89,6 +89,8 @@ pub struct Report {
 pub(super) struct Run {
     pub(super) ending: Ending,
     pub(super) events_pushed: u64,
+    pub(super) state_rows_peak: u64,
+    pub(super) state_bytes_peak: u64,
     pub(super) regressed: [u64; 2],
     pub(super) watermarks: [Option<i64>; 2],
     pub(super) elapsed: Duration,
@@ -106,8 +108,8 @@ impl Report {
             regressed: run.regressed,
             latency_ns: merge(&shards, |shard| &shard.latency_ns),
             step_ns: merge(&shards, |shard| &shard.step_ns),
-            state_rows_peak: shards.iter().map(|shard| shard.state_rows_peak).sum(),
-            state_bytes_peak: shards.iter().map(|shard| shard.state_bytes_peak).sum(),
+            state_rows_peak: run.state_rows_peak,
+            state_bytes_peak: run.state_bytes_peak,
             watermarks: run.watermarks,
             watermark: run.watermarks.iter().flatten().min().copied(),
             elapsed: run.elapsed,

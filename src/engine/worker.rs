@@ -8,7 +8,7 @@ use crate::engine::Shared;
 use crate::engine::error::Fault;
 use crate::engine::source::{Served, SourceCell};
 use crate::error::{JoinError, SourceError};
-use crate::exchange::{Alignment, Feed, FeedProgress, Flow, Producer};
+use crate::exchange::{Feed, FeedProgress, Flow, Pacer, Producer};
 use crate::join::Sink;
 use crate::runtime::{StepOutcome, Worker};
 use crate::shard::{Operator, Progress, Shard, ShardError, ShardReport};
@@ -18,9 +18,8 @@ use crate::time::{Clock, MonotonicClock};
 /// the core get their turn.
 const STEP_EVENTS: usize = 1024;
 
-/// Aligned feeds show how far they are after so many events at the latest; what they run ahead
-/// beyond the drift that is allowed is of that order.
-const ALIGN_EVENTS: u64 = 4096;
+/// Feeds show how far they are after so many events at the latest: others wait by that.
+const SHOW_EVENTS: u64 = 4096;
 
 /// How long feeds that wait for the world outside are left alone at the most. They are asked again
 /// much sooner at first.
@@ -34,7 +33,6 @@ pub(super) struct EngineWorker<S: Sink, J: Operator> {
     index: usize,
     worker_count: usize,
     shard: Option<Shard<S, J>>,
-    pressure: Option<Pressure>,
     intake: Option<FeedIntake>,
     served: Vec<Arc<SourceCell>>,
     sources_seen: usize,
@@ -45,33 +43,11 @@ pub(super) struct EngineWorker<S: Sink, J: Operator> {
     shared: EndGuard,
 }
 
-/// Watches a shard's state, so that feeds are held back before it reaches its bound.
-#[derive(Clone, Copy, Debug)]
-struct Pressure {
-    bytes_max: u64,
-    is_high: bool,
-}
-
-impl Pressure {
-    /// Takes note of the state's size. Returns by how much the number of shards under pressure
-    /// changes.
-    fn note(&mut self, bytes: u64) -> isize {
-        let was_high = self.is_high;
-        // What is in lanes still comes, and memory comes in chunks, so the mark is well below the
-        // bound. Between the marks it stays as it is.
-        self.is_high = match was_high {
-            false => bytes >= self.bytes_max / 8 * 5,
-            true => bytes >= self.bytes_max / 8 * 4,
-        };
-        isize::from(self.is_high) - isize::from(was_high)
-    }
-}
-
 /// The feeds of one core, and the producer they push to.
 pub(super) struct FeedIntake {
     producer: Producer,
     feeds: Vec<Box<dyn Feed>>,
-    alignment: Alignment,
+    pacer: Pacer,
     /// Events that were pushed when the producer was last flushed.
     events_flushed: u64,
 }
@@ -105,21 +81,12 @@ impl Drop for EndGuard {
 }
 
 impl FeedIntake {
-    pub(super) fn new(
-        producer: Producer,
-        feeds: Vec<Box<dyn Feed>>,
-        alignment: Alignment,
-    ) -> FeedIntake {
-        FeedIntake { producer, feeds, alignment, events_flushed: 0 }
+    pub(super) fn new(producer: Producer, feeds: Vec<Box<dyn Feed>>, pacer: Pacer) -> FeedIntake {
+        FeedIntake { producer, feeds, pacer, events_flushed: 0 }
     }
 
     /// Gives each feed a turn. Returns whether anything moved.
-    fn poll(
-        &mut self,
-        clock: &MonotonicClock,
-        linger_ns: u64,
-        is_under_pressure: bool,
-    ) -> Result<bool, SourceError> {
+    fn poll(&mut self, clock: &MonotonicClock, linger_ns: u64) -> Result<bool, SourceError> {
         if self.feeds.is_empty() && !self.producer.needs_flush() {
             return Ok(false);
         }
@@ -128,16 +95,11 @@ impl FeedIntake {
         if self.producer.flow() == Flow::Blocked && self.flush()? == Flow::Blocked {
             return Ok(false);
         }
-        let alignment = match is_under_pressure {
-            // Only the slowest source moves: nothing else can make state shrink.
-            true => Alignment { max_drift: Some(0) },
-            false => self.alignment,
-        };
         let mut moved = false;
         let mut next = 0;
         while next < self.feeds.len() && self.producer.flow() == Flow::Open {
             let feed = &mut self.feeds[next];
-            if feed.slot().is_some_and(|slot| alignment.pauses(slot)) {
+            if feed.slot().is_some_and(|slot| !self.pacer.admits(slot, None)) {
                 next += 1;
                 continue;
             }
@@ -156,20 +118,18 @@ impl FeedIntake {
         if self.feeds.len() > 1 {
             self.feeds.rotate_left(1);
         }
-        if self.producer.needs_flush()
-            && (!moved || self.is_flush_due(now_ns, linger_ns, alignment))
-        {
+        if self.producer.needs_flush() && (!moved || self.is_flush_due(now_ns, linger_ns)) {
             moved |= self.flush()? == Flow::Open;
         }
         Ok(moved)
     }
 
     /// Whether what was pushed has waited long enough, or others go by a watermark that is too old.
-    fn is_flush_due(&self, now_ns: u64, linger_ns: u64, alignment: Alignment) -> bool {
+    fn is_flush_due(&self, now_ns: u64, linger_ns: u64) -> bool {
         let oldest_ns = self.producer.oldest_pending_ns();
         let lingers = oldest_ns.is_some_and(|ns| now_ns.saturating_sub(ns) >= linger_ns);
         let events = self.producer.counters().events - self.events_flushed;
-        lingers || (alignment.max_drift.is_some() && events >= ALIGN_EVENTS)
+        lingers || events >= SHOW_EVENTS
     }
 
     /// Whether a shard is gone; the feeds are not asked again then.
@@ -191,7 +151,6 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
     pub(super) fn new(
         (index, worker_count): (usize, usize),
         shard: Shard<S, J>,
-        block_at_bytes: Option<u64>,
         intake: Option<FeedIntake>,
         shared: Arc<Shared>,
     ) -> EngineWorker<S, J> {
@@ -199,7 +158,6 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
             index,
             worker_count,
             shard: Some(shard),
-            pressure: block_at_bytes.map(|bytes_max| Pressure { bytes_max, is_high: false }),
             intake,
             served: Vec::new(),
             sources_seen: 0,
@@ -225,19 +183,14 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
             Progress::Busy => true,
             Progress::Idle => false,
         };
-        if let Some(pressure) = &mut self.pressure {
-            self.shared.shared.note_pressure(pressure.note(shard.operator().state_bytes()));
-        }
         self.wait_max = REST;
         let shared = &self.shared.shared;
         if let Some(intake) = &mut self.intake {
-            moved |= intake
-                .poll(&self.clock, shared.linger_ns, shared.is_under_pressure())
-                .or_else(|error| {
-                    // Refused because a shard has ended: why it did is said there, and this worker
-                    // is stopped, or done, soon.
-                    if intake.is_refused() { Ok(false) } else { Err(Fault::Source(error)) }
-                })?;
+            moved |= intake.poll(&self.clock, shared.linger_ns).or_else(|error| {
+                // Refused because a shard has ended: why it did is said there, and this worker is
+                // stopped, or done, soon.
+                if intake.is_refused() { Ok(false) } else { Err(Fault::Source(error)) }
+            })?;
             if !intake.feeds.is_empty() {
                 self.wait_max = FEED_WAIT;
             }

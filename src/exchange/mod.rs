@@ -8,8 +8,9 @@
 //! and prove that each part of it is needed.
 //!
 //! Reading order: [`lane`] (the ring), [`mod@mesh`] (links: a lane and its way back),
-//! [`partition`], [`watermarks`], [`producer`] (everything one core needs to send), [`feed`] (what
-//! a core asks for events), [`doorbell`] (how a sleeping core is woken).
+//! [`partition`], [`watermarks`], [`pace`] (who may push now), [`producer`] (everything one core
+//! needs to send), [`feed`] (what a core asks for events), [`doorbell`] (how a sleeping core is
+//! woken).
 
 pub mod doorbell;
 pub mod feed;
@@ -17,14 +18,16 @@ pub mod lane;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod mesh;
+pub mod pace;
 pub mod partition;
 pub mod producer;
 mod sync;
 pub mod watermarks;
 
 pub use doorbell::Doorbell;
-pub use feed::{Alignment, Feed, FeedProgress};
+pub use feed::{Feed, FeedProgress};
 pub use mesh::{LinkReceiver, LinkSender, Mesh, link, mesh};
+pub use pace::{Pace, Pacer, RowsAhead};
 pub use partition::shard_of;
 pub use producer::{Flow, PortId, Producer, ProducerCounters, ProducerOptions, Promise};
 pub use watermarks::{Loaded, TooManySources, WatermarkReader, WatermarkSlot, Watermarks};

@@ -11,8 +11,8 @@ use crate::error::PushError;
 use crate::event::{BatchKind, EventBatch, Key, KeyHasher};
 use crate::exchange::lane::Refused;
 use crate::exchange::partition::{Sorter, shard_of};
-use crate::exchange::{LinkSender, WatermarkSlot};
-use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
+use crate::exchange::{LinkSender, Pacer, RowsAhead, WatermarkSlot};
+use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET, CHUNK_EVENTS_MAX};
 use crate::time::{Lateness, LatenessClock, Timestamp};
 
 use port::{Port, PortState};
@@ -75,6 +75,7 @@ pub struct ProducerCounters {
 pub struct Producer {
     links: Vec<LinkSender>,
     options: ProducerOptions,
+    pacer: Option<Pacer>,
     ports: Vec<Port>,
     /// Open batches that may hold events: (port, place in `Port::open`).
     open: Vec<(u32, u32)>,
@@ -110,6 +111,7 @@ impl Producer {
             sorter: Sorter::default(),
             links,
             options,
+            pacer: None,
             ports: Vec::new(),
             open: Vec::new(),
             parked: VecDeque::new(),
@@ -119,6 +121,24 @@ impl Producer {
             stopped: false,
             counters: ProducerCounters::default(),
         }
+    }
+
+    /// Has what is sent counted by the engine's pacer, which [`admits`](Self::admits) asks.
+    pub fn paced_by(mut self, pacer: Pacer) -> Producer {
+        self.pacer = Some(pacer);
+        self
+    }
+
+    /// Whether a source may push its next rows, for sources that are kept together in event time
+    /// and wait when state nears its bound; see [`Pacer::admits`]. Nothing is refused here.
+    pub fn admits(&self, port: PortId, ahead: Option<&mut RowsAhead>) -> bool {
+        let slot = &self.ports[port.0 as usize].slot;
+        self.pacer.as_ref().is_none_or(|pacer| pacer.admits(slot, ahead))
+    }
+
+    /// How many events a source should push between two flushes; see [`Pacer::chunk_events_max`].
+    pub fn chunk_events_max(&self) -> usize {
+        self.pacer.as_ref().map_or(CHUNK_EVENTS_MAX, Pacer::chunk_events_max)
     }
 
     /// Lets this producer speak for a source. Several producers may speak for one source in turn;
@@ -405,7 +425,7 @@ impl Producer {
         let waits = self.parked.iter().any(|&(parked, _)| parked as usize == shard);
         let refused = match waits {
             true => Err(Refused::Full(batch)),
-            false => self.links[shard].try_send(batch),
+            false => try_send(&mut self.links[shard], self.pacer.as_ref(), batch),
         };
         match refused {
             Ok(()) => self.counters.batches += 1,
@@ -429,7 +449,7 @@ impl Producer {
             let full = &mut self.full[shard as usize];
             let refused = match *full {
                 true => Err(Refused::Full(batch)),
-                false => self.links[shard as usize].try_send(batch),
+                false => try_send(&mut self.links[shard as usize], self.pacer.as_ref(), batch),
             };
             match refused {
                 Ok(()) => self.counters.batches += 1,
@@ -447,4 +467,17 @@ impl Producer {
         self.stopped = true;
         Err(PushError::Stopped)
     }
+}
+
+/// Sends a batch and has it counted, before the shard can have joined it.
+#[inline]
+fn try_send(
+    link: &mut LinkSender,
+    pacer: Option<&Pacer>,
+    batch: Box<EventBatch>,
+) -> Result<(), Refused<Box<EventBatch>>> {
+    let Some(pacer) = pacer else { return link.try_send(batch) };
+    let weight = Pacer::weight(&batch);
+    pacer.sent(weight);
+    link.try_send(batch).inspect_err(|_| pacer.joined(weight))
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use crate::error::{PushError, SpecError};
 use crate::event::{Event, EventBatch, Key, KeyHasher, Side};
 use crate::exchange::{
-    Doorbell, Flow, PortId, Producer, ProducerOptions, Promise, Watermarks, link,
+    Doorbell, Flow, Pace, Pacer, PortId, Producer, ProducerOptions, Promise, Watermarks, link,
 };
 use crate::join::oracle::Output;
 use crate::join::{Counters, Emit, IntervalJoin, JoinSpec, Sink, SinkError};
@@ -72,6 +72,8 @@ pub struct Schedule {
     pub batch_events: usize,
     /// A sink fails at this result of its shard.
     pub sink_fails_at: Option<u64>,
+    /// What sources are held to: those that are refused say nothing in their turn.
+    pub pace: Pace,
 }
 
 /// What came out.
@@ -85,6 +87,10 @@ pub struct Outcome {
     pub turns: u64,
     /// Batches that found their lane full.
     pub parked: u64,
+    /// Turns of sources that had to wait for others.
+    pub waited: u64,
+    /// Most bytes of state at the same time.
+    pub state_bytes_peak: u64,
 }
 
 /// Why a simulation did not come to its end.
@@ -151,6 +157,8 @@ pub fn run(scenario: &Scenario, schedule: &Schedule) -> Result<Outcome, SimError
         counters: Counters::default(),
         turns: sim.turns,
         parked: sim.parked,
+        waited: sim.waited,
+        state_bytes_peak: sim.pacer.state_bytes_peak(),
     };
     for actor in sim.shards {
         let (_, sink, report) = actor.shard.into_parts();
@@ -171,10 +179,12 @@ struct Sim<'a> {
     clock: ManualClock,
     hasher: KeyHasher,
     table: Watermarks,
+    pacer: Pacer,
     cores: Vec<Core>,
     shards: Vec<ShardActor>,
     turns: u64,
     parked: u64,
+    waited: u64,
 }
 
 /// A producer and the sources that it speaks for.
@@ -202,12 +212,15 @@ impl<'a> Sim<'a> {
     fn new(scenario: &'a Scenario, schedule: &'a Schedule) -> Result<Sim<'a>, SimError> {
         let hasher = KeyHasher::new(scenario.spec.keys(), schedule.seed);
         let table = Watermarks::with_capacity(scenario.sources.len());
+        let bells = vec![Doorbell::silent(); schedule.shard_count];
+        let pacer = Pacer::new(&table, &bells, schedule.pace);
         let mut shards = Vec::new();
-        for _ in 0..schedule.shard_count {
+        for number in 0..schedule.shard_count {
             let join = IntervalJoin::new(scenario.spec, hasher.clone(), Limits::UNBOUNDED)
                 .map_err(SimError::Spec)?;
             let sink = Collector { outputs: Vec::new(), fails_at: schedule.sink_fails_at };
             let (shard, handle) = Shard::new(join, sink, Vec::new(), &table, Doorbell::silent());
+            let shard = shard.paced_by(pacer.clone(), number);
             shards.push(ShardActor { shard, handle, stalled_until: 0, is_done: false });
         }
         let mut sim = Sim {
@@ -217,10 +230,12 @@ impl<'a> Sim<'a> {
             clock: ManualClock::default(),
             hasher,
             table,
+            pacer,
             cores: Vec::new(),
             shards,
             turns: 0,
             parked: 0,
+            waited: 0,
         };
         for _ in 0..schedule.producer_count {
             sim.add_core();
@@ -249,7 +264,7 @@ impl<'a> Sim<'a> {
             lateness: self.scenario.spec.lateness(),
             batch_events: self.schedule.batch_events,
         };
-        let producer = Some(Producer::new(links.collect(), options));
+        let producer = Some(Producer::new(links.collect(), options).paced_by(self.pacer.clone()));
         self.cores.push(Core { producer, feeds: Vec::new(), stalled_until: 0 });
         self.cores.len() - 1
     }
@@ -305,6 +320,15 @@ impl<'a> Sim<'a> {
         }
         let feed = self.rng.below(self.cores[index].feeds.len() as u64) as usize;
         for _ in 0..=self.rng.below(8) {
+            let Core { producer: Some(producer), feeds, .. } = &mut self.cores[index] else {
+                break;
+            };
+            if !producer.admits(feeds[feed].port, None) {
+                self.waited += 1;
+                // What others wait for may be in its hands.
+                let _flow = producer.flush()?;
+                break;
+            }
             self.add_sources_due(index, feed);
             if !self.say_next(index, feed)? {
                 break;

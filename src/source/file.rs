@@ -1,17 +1,21 @@
 //! One file, read by several cores at once.
 //!
-//! Whoever is free takes the next block (reading is sequential, under a lock that is only tried),
-//! parses it and sends its events without waiting for the blocks before it. The watermark follows
-//! the *front*: the first block that was not completely sent. It is published under the lock that
-//! moves the front, after everything before the front was pushed to its lanes, so it never
-//! overtakes data, and events that are sent ahead of it are early, never late.
+//! Whoever is free takes the next block (reading is sequential, under a lock that is only tried)
+//! and parses it, chunk by chunk. Events are sent in the order of the file: the core whose block is
+//! the *front*, the oldest that was not completely sent, sends each chunk as it is parsed and
+//! publishes the watermark after it; a core that is ahead holds its chunks until its turn. So state
+//! holds no rows from beyond the front, watermarks move every few hundred rows whatever the cores,
+//! and an event is early or in its place, never late. Sending costs a small part of what parsing
+//! costs.
 //!
-//! Under [`LatenessClock::Own`] an event is judged by the watermark of all events before it in the
-//! file. A block's events are then held until the largest time of all blocks before it is known,
-//! which takes parsing, not sending: the same input gives the same late events on any number of
-//! cores.
+//! A watermark is published under the lock that everybody who sent before has passed through, so
+//! it never overtakes data.
+//!
+//! Under [`LatenessClock::Own`] an event is judged, when it is sent, by the watermark of all events
+//! before it in the file: the same input gives the same late events on any number of cores.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -19,13 +23,15 @@ use super::bad::{OnBadRow, SourceInfo};
 use super::blocks::{Block, ReadError};
 use super::input::{AnyReader, Input, Taken};
 use super::late::Judge;
-use super::order::{Order, Outcome, SourceCounts};
+use super::order::{Order, SourceCounts};
 use super::parse::{BlockParser, Chunk, Cursor};
 use crate::error::{PushError, SourceError};
 use crate::event::EventBatch;
-use crate::exchange::{Feed, FeedProgress, Flow, PortId, Producer, Promise, WatermarkSlot};
-use crate::limits::BLOCKS_AHEAD_MAX;
-use crate::time::{Clock, Lateness, LatenessClock, WATERMARK_START};
+use crate::exchange::{
+    Feed, FeedProgress, Flow, PortId, Producer, Promise, RowsAhead, WatermarkSlot,
+};
+use crate::limits::{BLOCKS_AHEAD_MAX, CHUNK_EVENTS_FIRST, CHUNK_EVENTS_MAX};
+use crate::time::{Clock, Lateness, LatenessClock};
 
 /// How a file becomes a source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,11 +61,13 @@ struct Shared {
     input: Mutex<Input>,
     /// Held for moments. Taken after `input`, never before it.
     state: Mutex<State>,
+    /// The block whose turn it is to be sent; changed under the lock of `state`.
+    front: AtomicU64,
 }
 
 struct State {
     order: Order,
-    feed_count: usize,
+    ahead: RowsAhead,
     /// When the last block was taken; none yet.
     heard_ns: Option<u64>,
     idle: bool,
@@ -73,10 +81,14 @@ pub struct FileFeed {
     block: Block,
     stage: Stage,
     cursor: Cursor,
-    outcome: Outcome,
-    /// Chunks of the block at hand: being pushed or, under `LatenessClock::Own`, held.
+    /// The first `parsed` are of the block at hand; those from `sent` on are still to be sent.
     chunks: Vec<Chunk>,
-    chunk_count: usize,
+    parsed: usize,
+    sent: usize,
+    /// Chunks of the block so far.
+    chunk_number: u32,
+    /// Of the chunk that is being sent.
+    counts: SourceCounts,
     judge: Judge,
     arrived_ns: u64,
 }
@@ -86,13 +98,11 @@ pub struct FileFeed {
 enum Stage {
     /// It has none.
     Free,
-    /// Chunks are parsed, and sent at once unless lateness is judged here.
-    Parsing,
-    /// Waits for the largest time of the blocks before; then judges.
-    Holding,
-    /// Chunk `chunk` is being sent, its batches from `part` on. `more`: parsing goes on after it.
-    Sending { chunk: usize, part: usize, more: bool },
-    /// Everything is pushed; lanes may still be full.
+    /// It has one and decides what to do with it: parse or send a chunk, wait, hand the turn on.
+    AtHand,
+    /// Chunk `sent` is being sent, its batches from `part` on.
+    Sending { part: usize },
+    /// The chunk is pushed; lanes may still be full.
     Flushing,
     /// There are no more blocks.
     Ending,
@@ -132,17 +142,17 @@ impl FileSource {
             input: Mutex::new(input),
             state: Mutex::new(State {
                 order: Order::new(options.disorder),
-                feed_count: 0,
+                ahead: RowsAhead::default(),
                 heard_ns: None,
                 idle: false,
             }),
+            front: AtomicU64::new(0),
         })))
     }
 
     /// A feed for one core. Give every core one, whether it gets to do anything or not.
     pub fn feed(&self) -> FileFeed {
         let shared = Arc::clone(&self.0);
-        shared.state().feed_count += 1;
         let judge = Judge::new(shared.slot.side(), shared.options.lateness);
         FileFeed {
             parser: shared.parser.clone(),
@@ -151,9 +161,11 @@ impl FileSource {
             block: Block::default(),
             stage: Stage::Free,
             cursor: Cursor::new(&Block::default()),
-            outcome: Outcome::default(),
             chunks: Vec::new(),
-            chunk_count: 0,
+            parsed: 0,
+            sent: 0,
+            chunk_number: 0,
+            counts: SourceCounts::default(),
             judge,
             arrived_ns: 0,
         }
@@ -202,6 +214,13 @@ impl Shared {
     fn judges(&self) -> bool {
         self.options.lateness.clock == LatenessClock::Own
     }
+
+    /// Whether it is this block's turn to be sent.
+    fn is_front(&self, block: u64) -> bool {
+        // Acquire pairs with the Release in `FileFeed::hand_on`: what was sent before is visible
+        // to whoever sees what is sent and promised from now on.
+        self.front.load(Ordering::Acquire) == block
+    }
 }
 
 impl Feed for FileFeed {
@@ -215,16 +234,11 @@ impl Feed for FileFeed {
             *self.port.get_or_insert_with(|| producer.add_port(slot.clone(), Promise::Explicit));
         match self.stage {
             Stage::Free => self.take(producer, port, clock.now_ns()),
-            Stage::Parsing => Ok(self.parse()),
-            Stage::Holding => Ok(self.hold()),
-            Stage::Sending { chunk, part, more } => self.send(producer, port, chunk, part, more),
+            Stage::AtHand => self.go_on(producer, port),
+            Stage::Sending { part } => self.send(producer, port, part),
             Stage::Flushing => self.complete(producer, port),
             Stage::Ending => self.end(producer, port),
         }
-    }
-
-    fn slot(&self) -> Option<&WatermarkSlot> {
-        Some(&self.shared.slot)
     }
 }
 
@@ -241,12 +255,9 @@ impl FileFeed {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(FeedProgress::Waiting),
         };
-        let state = self.shared.state();
-        if state.order.open_count() >= (2 * state.feed_count).min(BLOCKS_AHEAD_MAX) {
-            // Somebody holds the front, and what was sent ahead of it piles up in state.
+        if self.shared.state().order.open_count() >= BLOCKS_AHEAD_MAX {
             return Ok(FeedProgress::Waiting);
         }
-        drop(state);
         let taken = input.take(&mut self.block).map_err(|error| self.shared.read_error(&error))?;
         let mut state = self.shared.state();
         match taken {
@@ -260,10 +271,8 @@ impl FileFeed {
                 drop((state, input));
                 self.arrived_ns = now_ns;
                 self.cursor = Cursor::new(&self.block);
-                self.outcome = Outcome::default();
-                self.outcome.counts.bytes = self.block.bytes().len() as u64;
-                self.chunk_count = 0;
-                self.stage = Stage::Parsing;
+                (self.parsed, self.sent, self.chunk_number) = (0, 0, 0);
+                self.stage = Stage::AtHand;
                 Ok(FeedProgress::Busy)
             }
             Taken::Nothing => {
@@ -285,58 +294,76 @@ impl FileFeed {
         }
     }
 
+    /// Sends a chunk if it may, parses one if there is one, hands the turn on if there is none.
+    fn go_on(
+        &mut self,
+        producer: &mut Producer,
+        port: PortId,
+    ) -> Result<FeedProgress, SourceError> {
+        let is_front = self.shared.is_front(self.block.index);
+        let is_parsed = self.cursor.is_done(&self.block);
+        if is_front && is_parsed && self.sent == self.parsed {
+            return self.hand_on(producer, port);
+        }
+        let may_send = is_front && producer.admits(port, Some(&mut self.shared.state().ahead));
+        if self.sent == self.parsed || (!may_send && !is_parsed) {
+            self.parse(producer.chunk_events_max());
+        } else if !may_send {
+            return Ok(FeedProgress::Waiting);
+        }
+        if !may_send {
+            return Ok(FeedProgress::Busy);
+        }
+        self.begin_to_send();
+        self.send(producer, port, 0)
+    }
+
     /// Parses one chunk.
-    fn parse(&mut self) -> FeedProgress {
-        let at = self.chunk_count;
-        if at == self.chunks.len() {
+    fn parse(&mut self, events_max: usize) {
+        if self.sent == self.parsed {
+            (self.sent, self.parsed) = (0, 0);
+        }
+        if self.parsed == self.chunks.len() {
             self.chunks.push(Chunk::new(self.shared.slot.side()));
         }
-        let chunk = &mut self.chunks[at];
+        let chunk = &mut self.chunks[self.parsed];
+        chunk.events_max = match self.block.index {
+            0 if self.chunk_number < CHUNK_EVENTS_MAX.ilog2() => {
+                (CHUNK_EVENTS_FIRST << self.chunk_number).min(events_max)
+            }
+            _ => events_max,
+        };
         self.parser.parse(&self.block, &mut self.cursor, chunk);
         chunk.events.arrived_ns = self.arrived_ns;
         chunk.nulls.arrived_ns = self.arrived_ns;
-        let counts = &mut self.outcome.counts;
-        counts.rows += chunk.row_count() as u64;
-        counts.bad += chunk.bad.len() as u64;
-        counts.null_key += chunk.nulls.len() as u64;
-        self.outcome.bad.append(&mut chunk.bad);
-        let before = self.outcome.max_ts.unwrap_or(i64::MIN);
-        self.outcome.max_ts = Some(before.max(chunk.max_ts)).filter(|&max| max != i64::MIN);
-        let more = !self.cursor.is_done(&self.block);
-        if !self.shared.judges() {
-            self.stage = Stage::Sending { chunk: at, part: 0, more };
-            return FeedProgress::Busy;
-        }
-        self.chunk_count += 1;
-        if !more {
-            let max_ts = self.outcome.max_ts.unwrap_or(i64::MIN);
-            self.shared.state().order.announce(self.block.index, max_ts);
-            self.stage = Stage::Holding;
-        }
-        FeedProgress::Busy
+        self.parsed += 1;
+        self.chunk_number += 1;
     }
 
-    /// Waits for the largest time of the blocks before.
-    fn hold(&mut self) -> FeedProgress {
-        let Some(max_before) = self.shared.state().order.max_before(self.block.index) else {
-            return FeedProgress::Waiting;
+    /// Counts what is in the chunk that is sent next, and judges it if that is done here.
+    fn begin_to_send(&mut self) {
+        let chunk = &mut self.chunks[self.sent];
+        self.counts = SourceCounts {
+            rows: chunk.row_count() as u64,
+            bad: chunk.bad.len() as u64,
+            null_key: chunk.nulls.len() as u64,
+            ..SourceCounts::default()
         };
-        self.judge.start(max_before, self.shared.options.disorder);
-        self.outcome.counts.late += self.judge.split(&mut self.chunks[0]);
-        self.stage = Stage::Sending { chunk: 0, part: 0, more: false };
-        FeedProgress::Busy
+        if self.shared.judges() {
+            let max_before = self.shared.state().order.max_ts();
+            self.judge.start(max_before, self.shared.options.disorder);
+            self.counts.late = self.judge.split(chunk);
+        }
     }
 
-    /// Pushes the batches of one chunk until they are gone or a lane is full.
+    /// Pushes the batches of a chunk until they are gone or a lane is full.
     fn send(
         &mut self,
         producer: &mut Producer,
         port: PortId,
-        chunk: usize,
         mut part: usize,
-        more: bool,
     ) -> Result<FeedProgress, SourceError> {
-        let (events, nulls) = (&self.chunks[chunk].events, &self.chunks[chunk].nulls);
+        let Chunk { events, nulls, .. } = &self.chunks[self.sent];
         let parts: [&EventBatch; 3] = [events, nulls, self.judge.late()];
         let mut flow = producer.flow();
         while part < parts.len() && flow == Flow::Open {
@@ -346,20 +373,15 @@ impl FileFeed {
             }
             part += 1;
         }
-        self.stage = if part < parts.len() {
-            Stage::Sending { chunk, part, more }
-        } else if more {
-            Stage::Parsing
-        } else if chunk + 1 < self.chunk_count {
-            self.outcome.counts.late += self.judge.split(&mut self.chunks[chunk + 1]);
-            Stage::Sending { chunk: chunk + 1, part: 0, more }
-        } else {
-            Stage::Flushing
-        };
-        Ok(if flow == Flow::Open { FeedProgress::Busy } else { FeedProgress::Blocked })
+        if part < parts.len() {
+            self.stage = Stage::Sending { part };
+            return Ok(FeedProgress::Blocked);
+        }
+        self.stage = Stage::Flushing;
+        self.complete(producer, port)
     }
 
-    /// Sends what is left of the block, and moves the front if it stood here.
+    /// Sends what is left of the chunk, and publishes the watermark after it.
     fn complete(
         &mut self,
         producer: &mut Producer,
@@ -368,22 +390,48 @@ impl FileFeed {
         if flush(producer, &self.shared)? == Flow::Blocked {
             return Ok(FeedProgress::Blocked);
         }
+        let chunk = &mut self.chunks[self.sent];
         let mut state = self.shared.state();
-        let passed = state.order.done(self.block.index, std::mem::take(&mut self.outcome));
-        for row in passed.iter().flat_map(|outcome| &outcome.bad) {
+        for row in chunk.bad.drain(..) {
             // Under the lock, so that rows come in the order of the file.
-            self.shared.bad_rows.bad_row(&self.shared.info, row)?;
+            self.shared.bad_rows.bad_row(&self.shared.info, &row)?;
         }
+        let before = state.order.watermark();
+        state.order.sent(chunk.max_ts, &self.counts);
+        state.ahead.push(before, self.counts.rows);
         let watermark = state.order.watermark();
-        if !passed.is_empty() && watermark != WATERMARK_START {
-            // Everything before the front is in its lanes: whoever sent it has passed through this
-            // lock since. Under the lock, so that watermarks are published in order.
+        if watermark > before {
+            // Everything up to here is in its lanes: whoever sent it has passed through this lock
+            // since. Under the lock, so that watermarks are published in order.
             self.shared.slot.advance(watermark);
+            ring(producer, port);
         }
         drop(state);
-        ring(producer, port);
+        self.sent += 1;
+        self.stage = Stage::AtHand;
+        let is_done = self.sent == self.parsed && self.cursor.is_done(&self.block);
+        if is_done { self.hand_on(producer, port) } else { self.wake(producer) }
+    }
+
+    /// All of the block is sent: it is the next one's turn.
+    fn hand_on(
+        &mut self,
+        producer: &mut Producer,
+        port: PortId,
+    ) -> Result<FeedProgress, SourceError> {
+        let mut state = self.shared.state();
+        state.order.done(self.block.bytes().len() as u64);
+        // Release pairs with the Acquire in `Shared::is_front`.
+        self.shared.front.store(self.block.index + 1, Ordering::Release);
+        drop(state);
         self.stage = Stage::Free;
-        // Nothing was pushed since the last one, so it is open; it only rings.
+        ring(producer, port);
+        self.wake(producer)
+    }
+
+    /// Wakes shards, and those who wait for their turn.
+    fn wake(&self, producer: &mut Producer) -> Result<FeedProgress, SourceError> {
+        // Nothing was pushed since the last flush, so it is open; it only rings.
         let _open = flush(producer, &self.shared)?;
         Ok(FeedProgress::Busy)
     }

@@ -76,6 +76,8 @@ pub struct Chunk {
     pub bad: Vec<BadRow>,
     /// The largest time of all events; `i64::MIN` if there is none.
     pub max_ts: i64,
+    /// Records that are parsed into it at a time, [`CHUNK_EVENTS_MAX`] at first.
+    pub events_max: usize,
 }
 
 impl Chunk {
@@ -87,6 +89,7 @@ impl Chunk {
             null_places: Vec::new(),
             bad: Vec::new(),
             max_ts: i64::MIN,
+            events_max: CHUNK_EVENTS_MAX,
         }
     }
 
@@ -209,7 +212,7 @@ impl BlockParser {
         &self.schema
     }
 
-    /// Replaces `out` with the next events of a block, about a thousand, and moves `cursor` behind
+    /// Replaces `out` with the next events of a block, some hundreds, and moves `cursor` behind
     /// them. Pure but for the parser's own scratch space. A CSV row of 32 bytes costs about 60 ns.
     pub fn parse(&mut self, block: &Block, cursor: &mut Cursor, out: &mut Chunk) {
         out.reset(&self.options);
@@ -352,7 +355,7 @@ impl BlockParser {
             Err(error) => return bad.add(None, BadReason::Push(error), out),
         }
         if key == Key::Null {
-            // Cannot truncate: a chunk has about a thousand events.
+            // Cannot truncate: a chunk has some hundred events.
             out.null_places.push(out.events.len() as u32);
         }
     }
@@ -373,7 +376,7 @@ fn json_key_fault(json: &str) -> Option<BadReason> {
 /// Whether a chunk has as much as it should.
 #[inline]
 fn is_full(out: &Chunk) -> bool {
-    out.row_count() >= CHUNK_EVENTS_MAX
+    out.row_count() >= out.events_max
         || out.events.row_bytes() + out.nulls.row_bytes() >= CHUNK_ROW_BYTES_TARGET
 }
 

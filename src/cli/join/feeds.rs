@@ -18,6 +18,9 @@ use crate::source::{
 use crate::time::Lateness;
 use crate::time::text::TimeParser;
 
+/// Feeds of a file on each core: while one waits for its block's turn, another parses ahead.
+const FEEDS_PER_CORE: usize = 2;
+
 /// Handles to the sources, for their counts.
 pub(super) struct Feeds {
     sources: Vec<FileSource>,
@@ -88,8 +91,8 @@ pub(super) fn add(
                 options,
             )
             .map_err(|error| Failure::failed(error.to_string()))?;
-            // Feeds are dealt out in turn, so that each core gets one.
-            for _ in 0..cores {
+            // Feeds are dealt out in turn, so that each core gets as many.
+            for _ in 0..cores * FEEDS_PER_CORE {
                 builder = builder.feed(source.feed());
             }
             feeds.sources.push(source);

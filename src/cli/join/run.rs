@@ -95,10 +95,10 @@ pub(super) fn ticks(option: &str, span: TimeSpan, unit: TimeUnit) -> Result<i64,
     span.ticks_non_negative(unit).map_err(|error| Failure::usage(format!("{option}: {error}")))
 }
 
-/// How far a source may run ahead of the slowest one: as far as rows are kept for each other
-/// anyway, so that reading a dense file beside a sparse one at most doubles the state. At least a
-/// second, so that nobody waits for single rows. The slowest source is never held back, and one
-/// that has ended or is idle holds nobody back, so this cannot come to a standstill.
+/// How far a source may run ahead of the slowest one in event time: an eighth of what rows are kept
+/// for anyway, so that reading a dense file beside a sparse one adds little to state. (Some rows it
+/// may always run ahead.) The slowest source is never held back, and one that has ended or is idle
+/// holds nobody back, so this cannot come to a standstill.
 fn max_drift(plan: &Plan, spec: &JoinSpec, unit: TimeUnit) -> Option<i64> {
     if spec.interval().is_unbounded() {
         return None;
@@ -106,7 +106,7 @@ fn max_drift(plan: &Plan, spec: &JoinSpec, unit: TimeUnit) -> Option<i64> {
     let disorder =
         Side::BOTH.into_iter().filter_map(|side| plan.side(side).disorder.ticks(unit).ok()).max();
     let kept = spec.output_hold_back().saturating_add(disorder.unwrap_or(0));
-    Some(kept.max(unit.ticks_per_second()))
+    Some(kept / 8)
 }
 
 /// Waits for the end, drawing progress. Returns the signal that ended it, if one did.
@@ -274,12 +274,18 @@ fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
                 TimeSpan::from_ticks(lag, unit)
             ))
         }
-        EngineError::Join { error: JoinError::StateFull { .. }, .. } => Failure::failed(format!(
-            "buffered rows need more than the {} of --max-state, of which each core has an even \
-             share, and waiting would free none; raise it, use fewer --cores, narrow --between, \
-             or lower --out-of-orderness",
-            show_size(plan.machine.state_bytes_max)
-        )),
+        EngineError::Join { error: JoinError::StateFull { bytes, bytes_max }, .. } => {
+            let waiting = match plan.machine.fail_when_full {
+                true => "inputs that run ahead could wait with --on-full block",
+                false => "the inputs that run ahead have waited, and waiting longer frees none",
+            };
+            Failure::failed(format!(
+                "buffered rows need at least {} and --max-state allows {}; {waiting}; raise it, \
+                 narrow --between, or lower --out-of-orderness",
+                show_size(bytes),
+                show_size(bytes_max)
+            ))
+        }
         error => Failure::failed(error.to_string()),
     }
 }

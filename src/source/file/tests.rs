@@ -319,7 +319,7 @@ fn a_silent_pipe_goes_idle_and_wakes_up() {
         ..options(LatenessClock::Merged)
     };
     let mut rig = Rig::new(Box::new(Pipe(receiver)), 2, 64, 4, options, Arc::new(SkipBadRows));
-    let slot = rig.feeds[0].as_ref().unwrap().slot().unwrap().clone();
+    let slot = rig.source.0.slot.clone();
     // A core never waits in the read: it comes back at once, and time passes.
     assert_eq!(rig.poll(0).unwrap(), Some(FeedProgress::Waiting));
     rig.clock.advance_ns(999_999_999);
