@@ -10,6 +10,7 @@ mod nyc;
 mod order;
 mod output;
 mod sample;
+mod state;
 mod support;
 mod time;
 mod trouble;

@@ -1,0 +1,130 @@
+//! Buffered state: its bound, who waits for whom, and when rows count as late.
+
+use std::fmt::Write as _;
+
+use super::support::{Dir, number, sorted_rows};
+
+/// Eight files of the left side that follow each other in time, 2000 rows of 20 ms each, and one
+/// file of the right side over all of that time. Each left row has its partner 10 ms later.
+fn files_one_after_the_other() -> Dir {
+    let dir = Dir::new();
+    let mut right = "key,ts\n".to_owned();
+    for file in 0..8 {
+        let mut left = "key,ts\n".to_owned();
+        for row in 0..2_000 {
+            let number = file * 2_000 + row;
+            let ts = 1_704_103_200_000_i64 + number * 20;
+            writeln!(left, "k{number},{ts}").unwrap();
+            writeln!(right, "k{number},{}", ts + 10).unwrap();
+        }
+        dir.write(&format!("left{file}.csv"), left);
+    }
+    dir.write("right.csv", right);
+    dir
+}
+
+fn join_of_eight(options: &str) -> String {
+    let left: String = (0..8).map(|file| format!("--left left{file}.csv ")).collect();
+    format!(
+        "join {left} --right right.csv --on key --left-time ts --right-time ts --between 0..1s \
+         --out-of-orderness 1s --runtime threads {options}"
+    )
+}
+
+/// Files that are ahead wait when state nears its bound, so what the join needs fits.
+#[test]
+fn inputs_that_are_ahead_wait_where_fail_would_fail() {
+    let dir = files_one_after_the_other();
+    let free = sorted_rows(&dir.run(&join_of_eight("--cores 1")).ok().out);
+    assert_eq!(free.len(), 16_000, "every row has one partner");
+    for cores in [1, 2, 8] {
+        let bound = |policy| {
+            join_of_eight(&format!("--cores {cores} --max-state 700KiB --on-full {policy}"))
+        };
+        let words = ["--max-state allows 700.0 KiB", "--on-full block"];
+        dir.run(&bound("fail")).fails(1, &words);
+        let waited = dir.run(&bound("block")).ok();
+        assert_eq!(sorted_rows(&waited.out), free, "{cores} cores");
+    }
+}
+
+/// What does not fit is said, and nothing hangs.
+#[test]
+fn a_bound_below_what_the_join_needs_ends_the_run() {
+    let dir = files_one_after_the_other();
+    for cores in [1, 2, 8] {
+        let needs_all = join_of_eight(&format!(
+            "--cores {cores} --max-state 700KiB --on-full block --right-out-of-orderness 1h"
+        ));
+        let ran = dir.run(&needs_all);
+        let told = ["need at least 7", "--max-state allows 700.0 KiB", "--out-of-orderness"];
+        ran.fails(1, &told);
+    }
+}
+
+/// The report's peak of a join of 200,000 dense rows with 100 that are spread over their time.
+#[test]
+fn a_dense_file_does_not_pile_up_beside_a_sparse_one() {
+    let dir = Dir::new();
+    let (mut dense, mut sparse) = ("key,ts\n".to_owned(), "key,ts\n".to_owned());
+    for row in 0..200_000 {
+        writeln!(dense, "k{},{}", row % 500, 1_704_103_200_000_i64 + row * 10).unwrap();
+        if row % 2_000 == 0 {
+            writeln!(sparse, "k{},{}", row % 500, 1_704_103_200_000_i64 + row * 10).unwrap();
+        }
+    }
+    dir.write("dense.csv", dense).write("sparse.csv", sparse);
+    for (left, right) in [("dense", "sparse"), ("sparse", "dense")] {
+        for cores in [1, 2, 8] {
+            let (_, report) = dir.join(&format!(
+                "--left {left}.csv --right {right}.csv --on key --left-time ts --right-time ts \
+                 --between -1s..1s --out-of-orderness 1s --runtime threads --cores {cores}"
+            ));
+            // 3 s of rows are needed, and some thousand may be on their way.
+            let peak = number(&report, "state_rows_peak");
+            assert!((300..20_000).contains(&peak), "{left}, {cores} cores: {peak}");
+        }
+    }
+}
+
+/// Most rows in state are about the same however many cores there are.
+#[test]
+fn cores_do_not_add_to_state() {
+    let dir = Dir::new();
+    for (name, lag) in [("left", 0), ("right", 40)] {
+        let mut rows = "key,ts\n".to_owned();
+        for row in 0..60_000 {
+            writeln!(rows, "k{row},{}", 1_704_103_200_000_i64 + row * 5 + lag).unwrap();
+        }
+        dir.write(&format!("{name}.csv"), rows);
+    }
+    for cores in [1, 2, 8] {
+        let (_, report) = dir.join(&format!(
+            "--left left.csv --right right.csv --on key --left-time ts --right-time ts \
+             --between 0..5s --out-of-orderness 5s --runtime threads --cores {cores}"
+        ));
+        assert_eq!(report["pairs"], 60_000);
+        assert_eq!((&report["left_late"], &report["right_late"]), (&0.into(), &0.into()));
+        // 10 s and 5 s of rows at 200 a second and side are needed.
+        let peak = number(&report, "state_rows_peak");
+        assert!((3_000..14_000).contains(&peak), "{cores} cores: {peak}");
+    }
+}
+
+/// Watermarks move with every few hundred rows, and of small files more often.
+#[test]
+fn a_small_file_sees_its_late_rows() {
+    let dir = Dir::new();
+    let mut rows = "key,ts\n".to_owned();
+    for row in 0..100 {
+        writeln!(rows, "k,{}", 1_704_103_200_000_i64 + row * 1_000).unwrap();
+    }
+    rows.push_str("k,1704103200000\n");
+    dir.write("left.csv", &rows).write("right.csv", &rows);
+    // On one core, so that it is known how far the sides are when the row comes.
+    let (_, report) = dir.join(
+        "--left left.csv --right right.csv --on key --left-time ts --right-time ts \
+         --between 0..1s --out-of-orderness 5s --runtime threads --cores 1",
+    );
+    assert_eq!(["left_late", "right_late"].map(|name| number(&report, name)), [1, 1]);
+}
