@@ -188,7 +188,11 @@ fn it_rings_when_something_has_changed() {
             rung.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let pacer = Pacer::new(&table, &[bell.clone()], Pace { state_bytes_max: Some(8_000), ..BY_10 });
+    let pacer = Pacer::new(
+        &table,
+        std::slice::from_ref(&bell),
+        Pace { state_bytes_max: Some(8_000), ..BY_10 },
+    );
     let rings = |act: &dyn Fn()| {
         bell.prepare();
         act();
