@@ -42,7 +42,10 @@ pub const BLOCK_BYTES_TOTAL: usize = 64 << 20;
 
 /// Events that a parser hands over at a time: enough that handing over costs nothing, few enough
 /// that they are still in the first- or second-level cache when they are spread over the shards.
-pub const CHUNK_EVENTS_MAX: usize = 512;
+///
+/// Somewhat less than two batches: of two shards one often gets a little more than half, which must
+/// not make a batch of a few events.
+pub const CHUNK_EVENTS_MAX: usize = 480;
 
 /// Events of the first chunk of a file; each further one has twice as many, up to the most. So the
 /// watermark of a small file moves, too, and files find out early how far they are apart.
