@@ -95,7 +95,6 @@ impl State {
         let now = self.sequences[side.index()];
         let directories = &mut self.directories[side.index()];
         let (arena, ring) = (&self.arenas[side.index()], &self.rings[side.index()]);
-        let shift = ring.shift();
         let mut walks = self.walks[side.index()];
         let mut many = None;
         while next < scratch.chains.len() && scratch.hits.len() < HITS_MAX && many.is_none() {
@@ -103,7 +102,7 @@ impl State {
             let entry = scratch.entry(place);
             let head = entry.head(side);
             let (range, hits) = (pass.range(place), &mut scratch.hits);
-            let buckets = (range.0 >> shift, range.1 >> shift);
+            let buckets = ring.buckets_of(range);
             let mark = hits.mark();
             let with_hits = if is_directory(head) {
                 let directory = directories.get(head);
@@ -120,10 +119,8 @@ impl State {
                 }
                 with_hits
             };
-            if with_hits > 1 {
-                hits.order(mark, now);
-            }
-            many = (hits.len_since(mark) >= MANY).then_some(Many { mark, one_run: with_hits == 1 });
+            let by_run = with_hits <= 1 || hits.order(mark, now);
+            many = (hits.len_since(mark) >= MANY).then_some(Many { mark, by_run });
             next += 1;
         }
         self.walks[side.index()] = walks;
@@ -168,6 +165,7 @@ impl State {
             let is_short_runs = rows < 8 * u64::from(runs) && hits * 32 >= rows;
             let is_wanted = hits * 8 >= rows;
             pays |= is_long && (is_short_runs || is_wanted) && bucket_count > BUCKETS_LEAST;
+            ring.keep_arrival_order(is_wanted);
         }
         if pays {
             ring.widen(&mut self.arenas[side.index()]);
@@ -183,7 +181,7 @@ fn make_directory(directories: &mut Directories, arena: &Arena, side: Side, entr
     }
 }
 
-/// Collects from a chain, run by run; returns in how many runs there were hits.
+/// Collects from a chain, the oldest run first; returns in how many runs there were hits.
 ///
 /// # Safety
 /// The processor has what `L` needs.
@@ -197,8 +195,8 @@ unsafe fn walk<L: Lanes>(
     hits: &mut Hits,
     walks: &mut Walks,
 ) -> u32 {
-    let (mut handle, mut with_hits) = (head, 0);
-    walks.probes += 1;
+    hits.runs.clear();
+    let mut handle = head;
     while arena.is_live(handle) {
         let bucket = arena.bucket_of(handle);
         if bucket < first {
@@ -210,10 +208,15 @@ unsafe fn walk<L: Lanes>(
         walks.runs += 1;
         walks.rows += run.len() as u64;
         if bucket <= last {
-            // SAFETY: this function's contract.
-            let count = unsafe { hits.select::<L>(run, event, range) };
-            with_hits += u32::from(count > 0);
+            hits.runs.push(run);
         }
+    }
+    walks.probes += 1;
+    let mut with_hits = 0;
+    while let Some(run) = hits.runs.pop() {
+        // SAFETY: this function's contract.
+        let count = unsafe { hits.select::<L>(run, event, range) };
+        with_hits += u32::from(count > 0);
     }
     with_hits
 }
@@ -241,13 +244,11 @@ unsafe fn collect_by_bucket<L: Lanes>(
         }
         return with_hits;
     };
-    let mut bucket = last;
-    while bucket >= first {
+    for bucket in first..=last {
         if let Some(run) = directory.find(bucket, arena) {
             // SAFETY: this function's contract.
             with_hits += unsafe { select_chain::<L>(run, arena, range, event, hits) };
         }
-        bucket -= 1;
     }
     with_hits
 }

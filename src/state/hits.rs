@@ -30,11 +30,11 @@ pub(super) struct Hits {
     owners: Vec<u32>,
     len: usize,
     pieces: Vec<Piece>,
-    /// Hits under way into another order: age << 32 | place; and the two columns in it.
+    /// Hits under way into another order: age << 32 | place.
     keyed: Vec<u64>,
     older: Vec<u64>,
-    ordered_rows: Vec<u32>,
-    ordered_owners: Vec<u32>,
+    /// The runs of a chain, while it is walked.
+    pub(super) runs: Vec<Run>,
 }
 
 /// The hits of one event begin here.
@@ -44,11 +44,11 @@ pub(super) struct Mark {
     piece: usize,
 }
 
-/// An event has many hits: where they begin, and whether they are all of one run.
+/// An event has many hits: where they begin, and whether they can be taken run by run.
 #[derive(Clone, Copy)]
 pub(super) struct Many {
     pub(super) mark: Mark,
-    pub(super) one_run: bool,
+    pub(super) by_run: bool,
 }
 
 impl Hits {
@@ -60,8 +60,7 @@ impl Hits {
             pieces: Vec::with_capacity(HITS_MAX),
             keyed: Vec::with_capacity(64),
             older: Vec::with_capacity(64),
-            ordered_rows: Vec::with_capacity(64),
-            ordered_owners: Vec::with_capacity(64),
+            runs: Vec::with_capacity(64),
         }
     }
 
@@ -94,11 +93,11 @@ impl Hits {
         self.rows[range].iter().zip(owners).map(|(&row, &owner)| (row, pieces[owner as usize]))
     }
 
-    /// The rows of the hits since `mark`, which are all of one run, and its columns.
+    /// The hits since `mark`, run by run, unless they were merged.
     #[inline]
-    pub(super) fn of_one_run(&self, mark: Mark) -> Option<(Columns, &[u32])> {
-        let owner = *self.owners[mark.hit..self.len].first()?;
-        Some((self.pieces[owner as usize].columns, &self.rows[mark.hit..self.len]))
+    pub(super) fn by_run(&self, mark: Mark) -> impl Iterator<Item = (Columns, &[u32])> {
+        let pieces = mark.piece..self.pieces.len();
+        pieces.map(|piece| (self.pieces[piece].columns, &self.rows[self.hits_of(piece)]))
     }
 
     /// Selects the only row of a run if its time is in `[lo, hi]`.
@@ -164,56 +163,77 @@ impl Hits {
         self.owners.resize(len, 0);
     }
 
-    /// Puts the hits since `mark`, collected from the newest bucket to the oldest, into the order
-    /// in which their rows were stored. `now` is the next row's place in that order.
+    /// Puts the hits since `mark`, collected from the oldest bucket to the newest, into the order
+    /// in which their rows were stored. `now` is the next row's place in that order. Returns whether
+    /// they are in that order as they were collected, run by run.
+    #[inline]
+    pub(super) fn order(&mut self, mark: Mark, now: u32) -> bool {
+        let mut last = None;
+        for place in mark.piece..self.pieces.len() {
+            let hits = self.hits_of(place);
+            if hits.is_empty() {
+                continue;
+            }
+            if last.is_some_and(|last| self.age(last, now) > self.age(hits.start, now)) {
+                self.merge(mark, now);
+                return false;
+            }
+            last = Some(hits.end - 1);
+        }
+        true
+    }
+
+    /// The hits of a piece, as long as they were not merged with others.
+    #[inline]
+    fn hits_of(&self, piece: usize) -> Range<usize> {
+        let to = self.pieces.get(piece + 1).map_or(self.len, |next| next.from as usize);
+        self.pieces[piece].from as usize..to
+    }
+
+    /// Where in the order of insertion the row of a hit stands.
+    #[inline]
+    fn age(&self, hit: usize, now: u32) -> u32 {
+        let columns = self.pieces[self.owners[hit] as usize].columns;
+        age_of(columns, self.rows[hit], now)
+    }
+
     #[inline(never)]
-    pub(super) fn order(&mut self, mark: Mark, now: u32) {
-        let Hits { rows, owners, len, pieces, keyed, older, ordered_rows, ordered_owners } = self;
-        // Rows stored earlier are further behind `now`, modulo the sequence's range.
-        let age = |owner: u32, row: u32| {
-            let tag = pieces[owner as usize].columns.stored(row as usize).tag();
-            tag.wrapping_sub(now) & SEQUENCE_MASK
-        };
-        ordered_rows.clear();
-        ordered_owners.clear();
-        let mut to = *len;
-        // Older buckets first: that is the order already, but for where times were out of order.
-        for owner in (mark.piece..pieces.len()).rev() {
-            let (from, owner) = (pieces[owner].from as usize, owner as u32);
-            if from == to {
+    fn merge(&mut self, mark: Mark, now: u32) {
+        for piece in mark.piece + 1..self.pieces.len() {
+            let (middle, to) = (self.hits_of(piece).start, self.hits_of(piece).end);
+            if middle == mark.hit || middle == to {
                 continue;
             }
-            let middle = ordered_rows.len();
-            ordered_rows.extend_from_slice(&rows[from..to]);
-            ordered_owners.extend(std::iter::repeat_n(owner, to - from));
-            to = from;
-            if middle == 0 {
-                continue;
-            }
-            let age_at = |at: usize| age(ordered_owners[at], ordered_rows[at]);
-            let (last, first) = (age_at(middle - 1), age_at(middle));
+            let (last, first) = (self.age(middle - 1, now), self.age(middle, now));
             if last < first {
                 continue;
             }
-            let start = partition(0, middle, |at| age_at(at) < first);
-            let end = partition(middle, ordered_rows.len(), |at| age_at(at) < last);
+            let start = partition(mark.hit, middle, |at| self.age(at, now) < first);
+            let end = partition(middle, to, |at| self.age(at, now) < last);
+            let Hits { rows, owners, pieces, keyed, older, .. } = self;
             keyed.clear();
-            keyed.extend((start..end).map(|at| u64::from(age_at(at)) << 32 | at as u64));
+            keyed.extend((start..end).map(|at| {
+                let age = age_of(pieces[owners[at] as usize].columns, rows[at], now);
+                u64::from(age) << 32 | at as u64
+            }));
             merge(keyed, middle - start, older);
-            // What is merged is small: a copy of it is cheaper than a permutation in place.
             older.clear();
             older.extend(keyed.iter().map(|&key| {
                 let at = key as u32 as usize;
-                u64::from(ordered_owners[at]) << 32 | u64::from(ordered_rows[at])
+                u64::from(owners[at]) << 32 | u64::from(rows[at])
             }));
-            let merged = ordered_rows[start..end].iter_mut().zip(&mut ordered_owners[start..end]);
+            let merged = rows[start..end].iter_mut().zip(&mut owners[start..end]);
             for ((row, owner), &from) in merged.zip(older.iter()) {
                 (*row, *owner) = (from as u32, (from >> 32) as u32);
             }
         }
-        rows[mark.hit..*len].copy_from_slice(ordered_rows);
-        owners[mark.hit..*len].copy_from_slice(ordered_owners);
     }
+}
+
+/// Rows stored earlier are further behind `now`, modulo the sequence's range.
+#[inline]
+fn age_of(columns: Columns, row: u32, now: u32) -> u32 {
+    columns.stored(row as usize).tag().wrapping_sub(now) & SEQUENCE_MASK
 }
 
 /// The first place in `from..to` that is not `before`; those that are come first.

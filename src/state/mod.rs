@@ -223,3 +223,12 @@ impl State {
         self.rings[side.index()].retire_all(&mut self.arenas[side.index()])
     }
 }
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Chunks belong to buckets; their arena frees those that it has got back.
+        for side in Side::BOTH {
+            self.retire_all(side);
+        }
+    }
+}

@@ -363,16 +363,18 @@ fn hand_over<V: Visit>(
 #[inline]
 fn hand_over_many<V: Visit>(
     scratch: &mut Scratch,
-    Many { mark, one_run }: Many,
+    Many { mark, by_run }: Many,
     event: u8,
     pass: &mut Pass<'_>,
     visit: &mut V,
 ) {
     let (mut tally, mut any) = (Tally::default(), false);
     let own = visit.own(pass.index(event));
-    if one_run && let Some((columns, rows)) = scratch.hits.of_one_run(mark) {
-        for &row in rows {
-            any |= tally.hand_over(columns.stored(row as usize), own, visit);
+    if by_run {
+        for (columns, rows) in scratch.hits.by_run(mark) {
+            for &row in rows {
+                any |= tally.hand_over(columns.stored(row as usize), own, visit);
+            }
         }
     } else {
         for (row, piece) in scratch.hits.iter(mark.hit..scratch.hits.len()) {

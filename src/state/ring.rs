@@ -16,6 +16,8 @@ const RING_LEN: usize = 1024;
 /// From so many live chunks on, buckets are merged if there are more than [`BUCKETS_KEPT`].
 const CHUNKS_CROWDED: usize = CHUNK_NUMBERS / 2;
 const BUCKETS_KEPT: usize = 256;
+/// How many buckets later than its time says a row may be kept.
+const DISPLACED_BUCKETS_MAX: i64 = 2;
 /// A new bucket's first chunk is sized by its predecessor, within these.
 const FIRST_CHUNK_BYTES_MIN: usize = 1 << 10;
 /// Emptied stores of long rows that are kept for the next bucket.
@@ -34,8 +36,9 @@ pub(crate) struct Bucket {
     handle: Handle,
     /// Chunks of runs; the last one is being filled.
     chunks: Vec<Chunk>,
-    /// Bytes of rows that do not fit a word; the last one is being filled.
-    bumps: Vec<Bump>,
+    /// Bytes of rows that do not fit a word: what is being filled, and that of absorbed neighbours.
+    bump: Option<Bump>,
+    absorbed_bumps: Vec<Bump>,
     /// Bytes of runs in all chunks but the last.
     full_bytes: usize,
 }
@@ -43,6 +46,10 @@ pub(crate) struct Bucket {
 /// The buckets of one side.
 pub(crate) struct Ring {
     shift: u32,
+    /// Whether a row goes into its key's newest run even if its own bucket is an older one.
+    keeps_arrival_order: bool,
+    /// How many ticks a row's time may lie before its bucket.
+    displaced: i64,
     /// In ascending order of number.
     buckets: Vec<Bucket>,
     /// `number mod RING_LEN` -> place in `buckets`, to be verified.
@@ -59,6 +66,8 @@ impl Ring {
     pub(crate) fn new(shift: u32) -> Ring {
         Ring {
             shift,
+            keeps_arrival_order: false,
+            displaced: 0,
             buckets: Vec::with_capacity(64),
             places: Box::new([0; RING_LEN]),
             bump_pool: Vec::new(),
@@ -69,16 +78,37 @@ impl Ring {
         }
     }
 
-    /// Bucket `n` holds the times with `ts >> shift == n`.
-    #[inline]
-    pub(crate) fn shift(&self) -> u32 {
-        self.shift
-    }
-
     /// The number of the bucket that `ts` falls into.
     #[inline]
     pub(crate) fn number_of(&self, ts: i64) -> i64 {
         ts >> self.shift
+    }
+
+    /// The bucket for a row of a key whose newest run is in bucket `newest`.
+    ///
+    /// Mostly the bucket of its time. Where probes want most of what they see, it is the newest one,
+    /// if that is near: then a key's rows stand in the order in which they came, and nothing has to
+    /// be merged. They are freed with that bucket, a little later than with their own.
+    #[inline]
+    pub(crate) fn bucket_for(&mut self, ts: i64, newest: i64) -> i64 {
+        let number = self.number_of(ts);
+        if self.keeps_arrival_order && newest > number && newest - number <= DISPLACED_BUCKETS_MAX {
+            let before = (newest << self.shift).saturating_sub(ts);
+            self.displaced = self.displaced.max(before);
+            return newest;
+        }
+        number
+    }
+
+    /// Whether rows go into the newest run from here on.
+    pub(crate) fn keep_arrival_order(&mut self, does: bool) {
+        self.keeps_arrival_order = does;
+    }
+
+    /// The buckets in which rows with times in `[lo, hi]` may stand.
+    #[inline]
+    pub(crate) fn buckets_of(&self, (lo, hi): (i64, i64)) -> (i64, i64) {
+        (self.number_of(lo), self.number_of(hi.saturating_add(self.displaced)))
     }
 
     /// Where the chunk with `number` starts and how many bytes of it are in use, if it is live.
@@ -172,13 +202,12 @@ impl Ring {
     #[inline(never)]
     fn keep_long_row(&mut self, place: usize, row: &[u8]) -> Word {
         let bucket = &mut self.buckets[place];
-        if bucket.bumps.is_empty() {
+        if bucket.bump.is_none() {
             let bump = self.bump_pool.pop().unwrap_or_default();
             self.bump_bytes += bump.allocated_bytes();
-            bucket.bumps.push(bump);
+            bucket.bump = Some(bump);
         }
-        let last = bucket.bumps.len() - 1;
-        let bump = &bucket.bumps[last];
+        let bump = bucket.bump.get_or_insert_default();
         let before = bump.allocated_bytes();
         let stored = bump.alloc_slice_fill_copy(row.len() + 4, 0u8);
         // Rows are at most 64 MiB and keys 64 KiB: the length fits.
@@ -212,7 +241,7 @@ impl Ring {
             if self.chunk_vec_pool.len() < BUCKETS_KEPT {
                 self.chunk_vec_pool.push(bucket.chunks);
             }
-            for mut bump in bucket.bumps.drain(..) {
+            for mut bump in bucket.bump.into_iter().chain(bucket.absorbed_bumps) {
                 self.bump_bytes -= bump.allocated_bytes();
                 if self.bump_pool.len() < BUMPS_POOLED_MAX {
                     bump.reset();
@@ -265,7 +294,8 @@ impl Bucket {
             end: std::ptr::null_mut(),
             handle: 0,
             chunks,
-            bumps: Vec::new(),
+            bump: None,
+            absorbed_bumps: Vec::new(),
             full_bytes: 0,
         };
         bucket.fill(first);
@@ -316,7 +346,8 @@ impl Bucket {
         self.full_bytes += other.full_bytes;
         (self.cursor, self.end, self.handle) = (other.cursor, other.end, other.handle);
         self.chunks.extend(other.chunks);
-        self.bumps.extend(other.bumps);
+        self.absorbed_bumps.extend(other.bump);
+        self.absorbed_bumps.extend(other.absorbed_bumps);
     }
 }
 

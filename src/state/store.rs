@@ -51,13 +51,14 @@ impl State {
     #[inline(always)]
     fn append_at_once(&mut self, entry: Entry, place: u8, matched: bool, pass: &Pass<'_>) -> bool {
         let own = pass.side.index();
-        let (ring, arena) = (&self.rings[own], &self.arenas[own]);
+        let (ring, arena) = (&mut self.rings[own], &self.arenas[own]);
         let (ts, mut handle) = (pass.ts(place), entry.head(pass.side));
         let flag = if matched { MATCHED } else { 0 };
         if !arena.is_live(handle) {
             return self.append_first(place, entry, flag, pass).is_ok();
         }
-        let number = ring.number_of(ts);
+        // Directories are in bucket `i64::MIN`.
+        let number = ring.bucket_for(ts, arena.bucket_of(handle));
         if is_directory(handle) {
             let directory = self.directories[own].get(handle);
             let Some(run) = directory.find(number, arena) else { return false };
@@ -225,11 +226,12 @@ impl State {
     ) -> Result<(Handle, u32), Exhausted> {
         let own = pass.side.index();
         let head = entry.head(pass.side);
-        let (ring, arena) = (&self.rings[own], &self.arenas[own]);
+        let arena = &self.arenas[own];
         if !arena.is_live(head) {
             return self.append_first(place, entry, flags, pass);
         }
-        if arena.bucket_of(head) == ring.number_of(pass.ts(place)) {
+        let newest = arena.bucket_of(head);
+        if newest == self.rings[own].bucket_for(pass.ts(place), newest) {
             // SAFETY: a live handle of a chain leads to a run; directories are in no bucket.
             let run = unsafe { Run::at(arena.address(head)) };
             if !run.is_full()
@@ -268,7 +270,8 @@ impl State {
         pass: &Pass<'_>,
     ) -> Result<(Handle, u32), Exhausted> {
         let (side, own) = (pass.side, pass.side.index());
-        let number = self.rings[own].number_of(pass.ts(place));
+        let newest = self.arenas[own].bucket_of(entry.head(side));
+        let number = self.rings[own].bucket_for(pass.ts(place), newest);
         let (spot, walked) = find_spot(self, entry, side, number);
         if let Spot::Here(handle, run) = spot
             && let Some(word) = Word::in_place(pass.stored_row(place))

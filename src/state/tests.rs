@@ -114,8 +114,16 @@ fn row_of(number: usize, len: u8) -> Vec<u8> {
 }
 
 fn run_steps(steps: Vec<Step>, interval: Interval, layout: Layout) -> Result<(), TestCaseError> {
+    run_steps_on(State::new(layout), steps, interval)
+}
+
+fn run_steps_on(
+    mut state: State,
+    steps: Vec<Step>,
+    interval: Interval,
+) -> Result<(), TestCaseError> {
     let keys = Keys::new();
-    let (mut state, mut model) = (State::new(layout), Model::default());
+    let mut model = Model::default();
     let mut floors = [i64::MIN; 2];
     let mut number = 0;
     for step in steps {
@@ -208,6 +216,23 @@ proptest! {
         let filter = Filter::new(simd).unwrap_or_else(Filter::detect);
         let interval = Interval::closed(lo, lo + width).unwrap();
         run_steps(steps, interval, Layout { bucket_shift: shift, filter, expires })?;
+    }
+
+    #[test]
+    fn rows_kept_in_order_of_arrival_are_found(
+        steps in steps(300, 12),
+        lo in -100i64..50, width in 0i64..150,
+        shift in 3u32..10,
+        expires: [bool; 2],
+        ordered: [bool; 2],
+    ) {
+        let interval = Interval::closed(lo, lo + width).unwrap();
+        let layout = Layout { bucket_shift: shift, filter: Filter::detect(), expires };
+        let mut state = State::new(layout);
+        for side in 0..2 {
+            state.rings[side].keep_arrival_order(ordered[side]);
+        }
+        run_steps_on(state, steps, interval)?;
     }
 
     #[test]
