@@ -229,8 +229,8 @@ proptest! {
         let interval = Interval::closed(lo, lo + width).unwrap();
         let layout = Layout { bucket_shift: shift, filter: Filter::detect(), expires };
         let mut state = State::new(layout);
-        for side in 0..2 {
-            state.rings[side].keep_arrival_order(ordered[side]);
+        for (ring, ordered) in state.rings.iter_mut().zip(ordered) {
+            ring.keep_arrival_order(ordered);
         }
         run_steps_on(state, steps, interval)?;
     }
