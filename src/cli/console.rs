@@ -37,6 +37,17 @@ pub(super) fn check_stdout() -> Result<(), Failure> {
     ))
 }
 
+/// Whether standard output may have colours.
+pub(super) fn colour_on_stdout() -> bool {
+    colour_wanted() && io::stdout().is_terminal()
+}
+
+fn colour_wanted() -> bool {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    !plain && !dumb
+}
+
 /// Standard error: notes, warnings, errors. Coloured on a terminal unless `NO_COLOR` is set.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
@@ -46,9 +57,7 @@ pub struct Console {
 impl Console {
     /// Standard error as it is.
     pub fn stderr() -> Console {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        Console { colour: !plain && !dumb && io::stderr().is_terminal() }
+        Console { colour: colour_wanted() && io::stderr().is_terminal() }
     }
 
     /// Says what went wrong.

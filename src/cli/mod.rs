@@ -11,6 +11,7 @@ mod bench;
 mod choices;
 mod completions;
 mod console;
+mod doctor;
 mod failure;
 mod r#gen;
 mod join;
@@ -52,6 +53,8 @@ pub enum Command {
     Bench(bench::Args),
     /// Writes a made workload as two files
     Gen(r#gen::Args),
+    /// Checks this host, and says what to change
+    Doctor(doctor::Args),
     /// Prints a completion script for a shell
     Completions(completions::Args),
 }
@@ -109,6 +112,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Join(args) => join::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::Gen(args) => r#gen::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

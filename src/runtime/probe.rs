@@ -44,6 +44,8 @@ pub enum IoUring {
         /// Why, and what would help.
         reason: String,
     },
+    /// It was not tried: these are the files of another host.
+    Unknown,
 }
 
 /// Sets up a small ring and closes it again: the only reliable way to know.
@@ -52,6 +54,22 @@ pub(crate) fn probe_io_uring(root: &Path) -> IoUring {
         Ok(()) => IoUring::Available,
         Err(error) => IoUring::Refused { reason: explain(root, &error) },
     }
+}
+
+/// What the files of another host say.
+pub(crate) fn io_uring_of_copy(root: &Path) -> IoUring {
+    if is_switched_off(root) {
+        IoUring::Refused { reason: SWITCHED_OFF.to_owned() }
+    } else {
+        IoUring::Unknown
+    }
+}
+
+const SWITCHED_OFF: &str = "io_uring is switched off (sysctl kernel.io_uring_disabled=0 allows it)";
+
+fn is_switched_off(root: &Path) -> bool {
+    let sysctl = std::fs::read_to_string(root.join("proc/sys/kernel/io_uring_disabled"));
+    sysctl.is_ok_and(|text| text.trim() != "0")
 }
 
 #[cfg(target_os = "linux")]
@@ -80,15 +98,12 @@ fn set_up_ring() -> std::io::Result<()> {
 }
 
 fn explain(root: &Path, error: &std::io::Error) -> String {
-    let sysctl = std::fs::read_to_string(root.join("proc/sys/kernel/io_uring_disabled"));
-    let disabled = sysctl.ok().is_some_and(|text| text.trim() != "0");
+    let disabled = is_switched_off(root);
     if cfg!(not(target_os = "linux")) {
         return "io_uring exists on Linux only".to_owned();
     }
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied if disabled => {
-            "io_uring is switched off (sysctl kernel.io_uring_disabled=0 allows it)".to_owned()
-        }
+        std::io::ErrorKind::PermissionDenied if disabled => SWITCHED_OFF.to_owned(),
         std::io::ErrorKind::PermissionDenied => {
             "io_uring is refused, likely by a container's seccomp profile (allow io_uring_setup, \
              io_uring_enter and io_uring_register there)"

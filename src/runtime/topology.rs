@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::runtime::probe::{IoUring, KernelVersion, probe_io_uring};
+use crate::runtime::probe::{IoUring, KernelVersion, io_uring_of_copy, probe_io_uring};
 
 /// Bytes that one io_uring executor must be able to lock.
 pub const MEMLOCK_BYTES_MIN: u64 = 512 * 1024;
@@ -49,6 +49,19 @@ impl Topology {
             .map(|ids| ids.into_iter().map(|core| core.id).collect())
             .unwrap_or_default();
         Topology::read_under(Path::new("/"), allowed, probe_io_uring)
+    }
+
+    /// Reads a copy of another host's `/proc` and `/sys` below `root`. The CPUs allowed are those
+    /// of `proc/self/status`, else all online ones; io_uring is [`IoUring::Unknown`] unless a
+    /// setting refuses it.
+    pub fn read_copy(root: &Path) -> Topology {
+        let status = read_text(&root.join("proc/self/status")).unwrap_or_default();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let mut allowed = allowed.and_then(parse_cpu_list).unwrap_or_default();
+        if allowed.is_empty() {
+            allowed = read_list(&root.join("sys/devices/system/cpu/online"));
+        }
+        Topology::read_under(root, allowed, io_uring_of_copy)
     }
 
     /// Reads the files of a host whose root is `root`; tests pass a made-up one.
@@ -309,6 +322,20 @@ mod tests {
         let old = host(&[("proc/sys/kernel/osrelease", "5.4.0-42-generic\n")]);
         let refusal = Topology::read_under(old.path(), vec![0], available).io_uring_refusal();
         assert!(refusal.unwrap().contains("the kernel is 5.4.0"));
+    }
+
+    #[test]
+    fn a_copy_of_a_host_is_read_and_nothing_else() {
+        let root = host(&[
+            ("proc/self/status", "Name: x\nCpus_allowed_list:\t5,7\n"),
+            ("proc/sys/kernel/io_uring_disabled", "2\n"),
+        ]);
+        let topology = Topology::read_copy(root.path());
+        assert_eq!(topology.cpus.iter().map(|cpu| cpu.id).collect::<Vec<_>>(), [5, 7]);
+        assert!(topology.io_uring_refusal().unwrap().contains("io_uring_disabled=0"));
+        let root = host(&[("sys/devices/system/cpu/online", "0-2\n")]);
+        let topology = Topology::read_copy(root.path());
+        assert_eq!((topology.cpus.len(), topology.io_uring), (3, IoUring::Unknown));
     }
 
     #[test]

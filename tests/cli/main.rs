@@ -2,6 +2,7 @@
 
 #![cfg(feature = "cli")]
 
+mod doctor;
 mod help;
 mod input;
 mod interrupt;

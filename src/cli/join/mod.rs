@@ -14,6 +14,8 @@ mod size;
 
 pub use args::Args;
 
+pub(in crate::cli) use size::show_size;
+
 use crate::cli::Failure;
 
 /// Joins the files and reports.

@@ -49,7 +49,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Writes a number of bytes for people: `512 B`, `1.5 MiB`.
-pub(super) fn show_size(bytes: u64) -> String {
+pub(in crate::cli) fn show_size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
     for larger in ["KiB", "MiB", "GiB", "TiB"] {

@@ -1,0 +1,115 @@
+//! Judges a host: each check is a function from what was read to a [`Finding`].
+
+mod cpus;
+mod system;
+
+use crate::cli::doctor::host::Host;
+
+/// How much a finding matters, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Status {
+    Ok,
+    /// The system does not say.
+    Unknown,
+    /// It costs something.
+    Warn,
+    /// It costs much.
+    Bad,
+}
+
+impl Status {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Unknown => "unknown",
+            Status::Warn => "warn",
+            Status::Bad => "bad",
+        }
+    }
+}
+
+/// One thing about a host.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    /// A name for scripts; it stays.
+    pub(super) name: &'static str,
+    pub(super) status: Status,
+    /// What is the case.
+    pub(super) found: String,
+    /// What that does to a join.
+    pub(super) cost: Option<String>,
+    /// The command that changes it, or what else to do.
+    pub(super) fix: Option<String>,
+}
+
+impl Finding {
+    fn ok(name: &'static str, found: impl Into<String>) -> Finding {
+        Finding { name, status: Status::Ok, found: found.into(), cost: None, fix: None }
+    }
+
+    fn unknown(name: &'static str, found: impl Into<String>) -> Finding {
+        Finding { status: Status::Unknown, ..Finding::ok(name, found) }
+    }
+
+    fn warn(name: &'static str, found: impl Into<String>) -> Finding {
+        Finding { status: Status::Warn, ..Finding::ok(name, found) }
+    }
+
+    fn bad(name: &'static str, found: impl Into<String>) -> Finding {
+        Finding { status: Status::Bad, ..Finding::ok(name, found) }
+    }
+
+    fn costs(self, cost: impl Into<String>) -> Finding {
+        Finding { cost: Some(cost.into()), ..self }
+    }
+
+    fn fix(self, fix: impl Into<String>) -> Finding {
+        Finding { fix: Some(fix.into()), ..self }
+    }
+}
+
+/// Everything there is to say, CPUs first.
+pub(super) fn all(host: &Host) -> Vec<Finding> {
+    vec![
+        cpus::allowed(host),
+        cpus::quota(host),
+        cpus::siblings(host),
+        cpus::nodes(host),
+        cpus::isolated(host),
+        cpus::governor(host),
+        cpus::stolen(host),
+        cpus::load(host),
+        cpus::simd(host),
+        system::kernel(host),
+        system::io_uring(host),
+        system::memlock(host),
+        system::huge_pages(host),
+        system::clock_source(host),
+    ]
+}
+
+/// CPUs as the kernel writes them and `--cores` takes them: `0-3,8`.
+fn ranges(ids: &[usize]) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for &id in ids {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == id => *last = id,
+            _ => runs.push((id, id)),
+        }
+    }
+    let run = |(first, last): (usize, usize)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.into_iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lists_are_written_as_the_kernel_does() {
+        assert_eq!(super::ranges(&[]), "");
+        assert_eq!(super::ranges(&[3]), "3");
+        assert_eq!(super::ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+    }
+}
