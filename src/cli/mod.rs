@@ -15,7 +15,9 @@ mod doctor;
 mod failure;
 mod r#gen;
 mod join;
+mod load;
 mod os;
+mod plot;
 mod progress;
 mod text;
 
@@ -51,6 +53,8 @@ pub enum Command {
     Join(Box<join::Args>),
     /// Measures the join on a made workload, beside what memory alone would charge
     Bench(bench::Args),
+    /// Loads an engine at given rates, and measures latency from when events were due
+    Load(load::Args),
     /// Writes a made workload as two files
     Gen(r#gen::Args),
     /// Checks this host, and says what to change
@@ -111,6 +115,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Join(args) => join::run(*args),
         Command::Bench(args) => bench::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::Gen(args) => r#gen::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -10,6 +10,7 @@ mod drive;
 mod engine_run;
 mod events;
 mod generate;
+pub mod load;
 mod measure;
 mod naive;
 pub mod random;

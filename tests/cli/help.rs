@@ -14,6 +14,7 @@ fn help(args: &str, expected: ExpectFile) {
 fn help_texts() {
     help("--help", expect_file!["../data/help/intervale.txt"]);
     help("join --help", expect_file!["../data/help/join.txt"]);
+    help("load --help", expect_file!["../data/help/load.txt"]);
     help("doctor --help", expect_file!["../data/help/doctor.txt"]);
     help("completions --help", expect_file!["../data/help/completions.txt"]);
 }
@@ -25,7 +26,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
     let scratch = tempfile::tempdir().unwrap();
     let root = env!("CARGO_MANIFEST_DIR");
     let mut count = 0;
-    for command in ["join", "doctor", "completions"] {
+    for command in ["join", "load", "doctor", "completions"] {
         let text = Dir::new().run(&format!("{command} --help")).ok().out;
         let examples = text.split("Example").nth(1).expect("an example");
         for example in examples.replace("\\\n", " ").lines() {
@@ -43,7 +44,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
             count += 1;
         }
     }
-    assert_eq!(count, 6, "one of join, two of doctor, three of completions");
+    assert_eq!(count, 8, "one of join, two of load and doctor, three of completions");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod help;
 mod input;
 mod interrupt;
 mod json;
+mod load;
 mod nyc;
 mod order;
 mod output;

@@ -14,7 +14,7 @@ mod size;
 
 pub use args::Args;
 
-pub(in crate::cli) use size::show_size;
+pub(in crate::cli) use size::{memory_bytes, show_size};
 
 use crate::cli::Failure;
 

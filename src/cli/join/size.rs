@@ -64,7 +64,7 @@ pub(in crate::cli) fn show_size(bytes: u64) -> String {
 
 /// Bytes of memory that this process may count on: the host's, or its control group's when that is
 /// smaller.
-pub(super) fn memory_bytes() -> u64 {
+pub(in crate::cli) fn memory_bytes() -> u64 {
     let host = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo_total(&text));
     let group = fs::read_to_string("/proc/self/cgroup")
         .ok()

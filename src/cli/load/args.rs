@@ -1,0 +1,215 @@
+//! What the user typed after `intervale load`, and what it resolves to.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::cli::Failure;
+use crate::cli::bench::workload;
+use crate::cli::choices::{Idle, Runtime, SimdChoice};
+use crate::cli::plot::PlotFile;
+use crate::runtime::{CoreChoice, Topology};
+use crate::state::Simd;
+use crate::time::text::TimeSpan;
+use crate::workload::load::{LoadPlan, Pace};
+use crate::workload::{EngineSetup, Workload};
+
+const EXAMPLES: &str = "\
+Examples:
+  intervale load --workload w2 --rate 100_000 --duration 2s
+  intervale load --workload w1a --rates 1e5,2e5,4e5 --duration 2s --cores 1 --plot load.svg
+
+Open loop: event k is due at start + k / rate, whether or not the engine keeps up, and latency runs
+from when a pair's later event was due to when the sink has the pair. Rates count both sides.
+A rate is kept up with when the last event is joined at most 1 % of the duration (or 20 ms) after
+the end. Latency includes --linger, how late producers are by themselves (shown beside it), and what
+else the machine does.";
+
+/// Options of `intervale load`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("load").required(true).multiple(true)
+    .args(["rate", "rates", "find_max"])))]
+pub struct Args {
+    /// What to join: w1a, w1b, w2, w3a, w3b, w4
+    #[arg(long, value_parser = workload)]
+    workload: Workload,
+    /// Events a second, both sides together; with --find-max, where to begin
+    #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "rates")]
+    rate: Option<f64>,
+    /// Several rates, one after the other: the curve of latency over load
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
+    rates: Vec<f64>,
+    /// Looks for the highest rate that is kept up with and whose p99 is within --slo, to 5 %; a
+    /// rate has two tries
+    #[arg(long, conflicts_with = "rates")]
+    find_max: bool,
+    /// The bound on p99 for --find-max
+    #[arg(long, value_name = "DURATION", default_value = "1ms", requires = "find_max")]
+    slo: TimeSpan,
+    /// For how long events are due, at each rate
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    duration: TimeSpan,
+    /// Of that, how long pairs are not measured [default: a tenth, 1 s at most]
+    #[arg(long, value_name = "DURATION")]
+    warm_up: Option<TimeSpan>,
+    /// Threads that push events; each is two sources, one a side
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=256)
+    )]
+    producers: u16,
+    /// How producers wait; auto: spin where cores are left for them
+    #[arg(long, value_name = "PACE", default_value = "auto")]
+    pace: PaceChoice,
+    /// Cores of the engine: how many, or which (0,2-5), or all
+    #[arg(long, value_name = "N|LIST|all", default_value = "all")]
+    cores: String,
+    /// What drives the engine's cores
+    #[arg(long, value_name = "RUNTIME", default_value = "auto")]
+    runtime: Runtime,
+    /// How the engine's cores wait
+    #[arg(long, value_name = "STRATEGY", default_value = "auto")]
+    idle: Idle,
+    /// The instructions that compare times; auto: the widest of this machine
+    #[arg(long, value_name = "LEVEL", default_value = "auto")]
+    simd: SimdChoice,
+    /// How long events wait in the engine for their batch to fill; 0 sends each push at once
+    #[arg(long, value_name = "DURATION", default_value = "100us")]
+    linger: TimeSpan,
+    /// Events of a full batch
+    #[arg(
+        long, value_name = "N", default_value_t = 256,
+        value_parser = clap::value_parser!(u16).range(1..=4096)
+    )]
+    batch: u16,
+    /// What events are made from
+    #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
+    seed: u64,
+    /// Latency over load, as a chart (.svg) or a page with the figures (.html)
+    #[arg(long, value_name = "FILE.svg|.html", value_parser = PlotFile::parse)]
+    pub(super) plot: Option<PlotFile>,
+    /// How figures are printed: a table, or one JSON object a rate
+    #[arg(long, value_enum, default_value_t)]
+    output_format: OutputForm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PaceChoice {
+    Auto,
+    Spin,
+    Sleep,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum OutputForm {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Which rates to run.
+pub(super) enum Rates {
+    Given(Vec<f64>),
+    FindMax { first: f64, slo_ns: u64 },
+}
+
+/// Where the search for the highest rate begins.
+const RATE_FIRST: f64 = 100_000.0;
+const WARM_UP_MAX: Duration = Duration::from_secs(1);
+
+impl Args {
+    pub(super) fn rates(&self) -> Result<Rates, Failure> {
+        if self.find_max {
+            let slo = wall("--slo", self.slo)?;
+            let first = self.rate.unwrap_or(RATE_FIRST);
+            return Ok(Rates::FindMax { first, slo_ns: slo.as_nanos() as u64 });
+        }
+        Ok(Rates::Given(self.rate.map_or_else(|| self.rates.clone(), |rate| vec![rate])))
+    }
+
+    /// The plan of every rate; its own is not a rate yet.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] names the option that makes no sense.
+    pub(super) fn plan(&self) -> Result<LoadPlan, Failure> {
+        let duration = wall("--duration", self.duration)?;
+        if duration.is_zero() {
+            return Err(Failure::usage("--duration: give more than 0"));
+        }
+        let warm_up = match self.warm_up {
+            Some(span) => wall("--warm-up", span)?,
+            None => (duration / 10).min(WARM_UP_MAX),
+        };
+        if warm_up >= duration {
+            return Err(Failure::usage(format!(
+                "--warm-up: it is as long as --duration ({:?}), so nothing would be measured",
+                duration
+            )));
+        }
+        let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("--cores: {error}"));
+        let cores: CoreChoice = self.cores.parse().map_err(|error| usage(&error))?;
+        let topology = Topology::read();
+        let placement = cores.place(&topology).map_err(|error| usage(&error))?;
+        let producers = usize::from(self.producers);
+        let left_over = topology.cpus_usable() >= placement.cpus.len() + producers;
+        Ok(LoadPlan {
+            workload: self.workload,
+            rate: 0.0,
+            duration,
+            warm_up,
+            producers,
+            pace: match self.pace {
+                PaceChoice::Spin => Pace::Spin,
+                PaceChoice::Sleep => Pace::Sleep,
+                PaceChoice::Auto if left_over => Pace::Spin,
+                PaceChoice::Auto => Pace::Sleep,
+            },
+            setup: EngineSetup {
+                cores,
+                runtime: self.runtime.into(),
+                idle: self.idle.into(),
+                simd: self.simd.resolve()?.unwrap_or_else(Simd::detect),
+            },
+            linger: wall("--linger", self.linger)?,
+            batch: usize::from(self.batch),
+        })
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.output_format == OutputForm::Json
+    }
+
+    pub(super) fn idle_name(&self) -> String {
+        format!("{:?}", self.idle).to_lowercase()
+    }
+}
+
+fn wall(option: &str, span: TimeSpan) -> Result<Duration, Failure> {
+    span.to_wall().map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+/// Events a second, as `2000000`, `2_000_000`, `2e6` or `1.5e6`.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.replace('_', "").parse().ok();
+    rate.filter(|rate| (1.0..=1e9).contains(rate))
+        .ok_or_else(|| "give events a second from 1 to 1e9, such as 2_000_000 or 2e6".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        assert_eq!(rate("2_000_000"), Ok(2e6));
+        assert_eq!(rate("1.5e6"), Ok(1.5e6));
+        for wrong in ["", "0", "-1", "1e10", "nan", "inf", "fast"] {
+            assert!(rate(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Open-loop load on an engine in this process: event `k` is due at `start + k / rate` whether or
+//! not the engine keeps up, and latency runs from there. Nothing is left out because the engine was
+//! slow (no coordinated omission).
+//!
+//! Events go in through the engine's public push sources, from threads of their own.
+
+mod producer;
+mod search;
+mod sink;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::engine::{Engine, EngineError, Finished, Source};
+use crate::error::PushError;
+use crate::event::Side;
+use crate::exchange::Promise;
+use crate::join::JoinKind;
+use crate::runtime::RuntimeKind;
+use crate::time::{Clock, MonotonicClock};
+use crate::workload::{DISORDER_MS, EngineSetup, Events, Outcome, Workload};
+
+use producer::{Produced, Producer, Schedule};
+use sink::LatencySink;
+
+pub use search::find_max;
+
+/// How producers wait for the next event that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// They look at the clock all the time: exact, and each takes a core.
+    Spin,
+    /// They sleep: up to some 100 us late, which counts as latency.
+    Sleep,
+}
+
+impl Pace {
+    /// `spin` or `sleep`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pace::Spin => "spin",
+            Pace::Sleep => "sleep",
+        }
+    }
+}
+
+/// What to load an engine with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadPlan {
+    /// What the events are.
+    pub workload: Workload,
+    /// Events a second, both sides together; at least 1.
+    pub rate: f64,
+    /// For how long events are due.
+    pub duration: Duration,
+    /// Pairs whose second event is due before this are joined and not measured.
+    pub warm_up: Duration,
+    /// Threads that push.
+    pub producers: usize,
+    /// How they wait.
+    pub pace: Pace,
+    /// Where and how the engine runs.
+    pub setup: EngineSetup,
+    /// How long events wait in the engine for their batch to fill.
+    pub linger: Duration,
+    /// Events of a full batch.
+    pub batch: usize,
+}
+
+impl LoadPlan {
+    /// Events that become due, both sides together.
+    pub fn event_count(&self) -> u64 {
+        (self.rate * self.duration.as_secs_f64()) as u64
+    }
+
+    /// Events that each side must have at least for [`run`].
+    pub fn events_per_side(&self) -> u64 {
+        self.event_count().div_ceil(2)
+    }
+}
+
+/// What a load came to.
+#[derive(Clone, Debug)]
+pub struct LoadRun {
+    /// Events that were due.
+    pub events: u64,
+    /// Events that were pushed: fewer when the engine was so far behind that the rest was given up.
+    pub pushed: u64,
+    /// From the first event's due time until the engine had joined the last one pushed, and not
+    /// less than the plan's duration.
+    pub elapsed: Duration,
+    /// How much longer than the plan's duration that was.
+    pub end_lag: Duration,
+    /// From a pair's due time (the later of its events') to its hand-over to the sink, in ns.
+    pub latency_ns: Histogram<u64>,
+    /// How late producers were by themselves, in ns, an entry an event: from when an event was due
+    /// and the engine had taken the ones before it, to when its push began.
+    pub producer_late_ns: Histogram<u64>,
+    /// The largest share of a core that a producer used.
+    pub producer_cpu: f64,
+    /// All pairs, warm-up included.
+    pub outcome: Outcome,
+    /// Shards.
+    pub core_count: usize,
+    /// What drove them.
+    pub runtime: RuntimeKind,
+    /// Most rows in state.
+    pub state_rows_peak: u64,
+    /// Most bytes of state.
+    pub state_bytes_peak: u64,
+    /// What the user should know about where and how it ran.
+    pub notes: Vec<String>,
+}
+
+/// The engine may be this much later with the last event than it was due, of the duration.
+const END_LAG_SHARE: f64 = 0.01;
+/// A pause of the machine at the very end is no overload.
+const END_LAG_MIN: Duration = Duration::from_millis(20);
+/// A producer that uses this much of a core is its own limit.
+const PRODUCER_CPU_MAX: f64 = 0.9;
+
+impl LoadRun {
+    /// Events a second that were joined.
+    pub fn achieved_rate(&self) -> f64 {
+        self.pushed as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// Whether everything that was due was joined in (almost) the time in which it was due.
+    pub fn kept_up(&self) -> bool {
+        let due = self.elapsed.saturating_sub(self.end_lag);
+        self.pushed == self.events && self.end_lag <= due.mul_f64(END_LAG_SHARE).max(END_LAG_MIN)
+    }
+
+    /// Whether the producers rather than the engine may be what did not keep up: one of them used
+    /// a core of its own up.
+    pub fn producers_were_the_limit(&self) -> bool {
+        !self.kept_up() && self.producer_cpu >= PRODUCER_CPU_MAX
+    }
+}
+
+/// Why a load could not be run to its end.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The engine did not start, or stopped on a fault.
+    Engine(EngineError),
+    /// It refused an event.
+    Push(PushError),
+    /// There are fewer events than become due.
+    TooFewEvents {
+        /// Events of a side that there are.
+        events: usize,
+        /// Events of a side that the plan asks for.
+        needed: u64,
+    },
+    /// `stop` said so.
+    Interrupted,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Engine(error) => error.fmt(f),
+            LoadError::Push(error) => error.fmt(f),
+            LoadError::TooFewEvents { events, needed } => {
+                write!(f, "{needed} events of each side become due, and there are {events}")
+            }
+            LoadError::Interrupted => f.write_str("it was stopped"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<EngineError> for LoadError {
+    fn from(error: EngineError) -> LoadError {
+        LoadError::Engine(error)
+    }
+}
+
+/// From the start of the producers to the first event, so that all of them are ready.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// Runs a load. `stop` is asked all the time by every producer, so it has to be cheap.
+///
+/// Producers give up when they are behind by as much as the load was to last.
+///
+/// # Errors
+/// [`LoadError`].
+pub fn run(
+    plan: &LoadPlan,
+    events: &Events,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<LoadRun, LoadError> {
+    let available = Side::BOTH.map(|side| events.side(side).len()).into_iter().min().unwrap_or(0);
+    if (available as u64) < plan.events_per_side() {
+        let needed = plan.events_per_side();
+        return Err(LoadError::TooFewEvents { events: available, needed });
+    }
+    let spec = plan.workload.built_spec(JoinKind::Inner).map_err(EngineError::Spec)?;
+    let engine = Engine::builder(spec)
+        .cores(plan.setup.cores.clone())
+        .runtime(plan.setup.runtime)
+        .idle(plan.setup.idle)
+        .simd(plan.setup.simd)
+        .linger(plan.linger)
+        .batch_events(plan.batch)
+        .sinks(|_| LatencySink::new())
+        .start()?;
+    let sources = sources(&engine, plan.producers.max(1))?;
+    let start_ns = MonotonicClock.now_ns() + LEAD.as_nanos() as u64;
+    let schedule = Arc::new(Schedule::new(plan, start_ns));
+    let produced = produce(sources, &schedule, events, plan, stop);
+    // A producer is refused only by an engine that has stopped, which says why when it is joined.
+    let (produced, sources): (Vec<Produced>, Vec<_>) = match produced {
+        Ok(produced) => produced.into_iter().unzip(),
+        Err(LoadError::Push(PushError::Stopped)) => {
+            return Err(LoadError::Engine(engine.finish().err().unwrap_or(EngineError::Stopped)));
+        }
+        Err(error) => return Err(error),
+    };
+    let flushed = engine.flush();
+    let end_ns = MonotonicClock.now_ns();
+    drop(sources);
+    let finished = engine.finish()?;
+    flushed?;
+    Ok(summary(plan, &schedule, end_ns, produced, finished))
+}
+
+type Pair = [Source; 2];
+
+/// A source of each side for each producer. All of them exist before the first promises anything.
+fn sources(engine: &Engine<LatencySink>, producers: usize) -> Result<Vec<Pair>, EngineError> {
+    let promise = Promise::Disorder(DISORDER_MS);
+    let source = |side| engine.source_with(side, promise);
+    (0..producers).map(|_| Ok([source(Side::Left)?, source(Side::Right)?])).collect()
+}
+
+/// Runs the producers to their ends. They give their sources back, so that none ends before all
+/// have pushed everything.
+fn produce(
+    sources: Vec<Pair>,
+    schedule: &Arc<Schedule>,
+    events: &Events,
+    plan: &LoadPlan,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<(Produced, Pair)>, LoadError> {
+    let count = sources.len();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = sources
+            .into_iter()
+            .enumerate()
+            .map(|(index, sources)| {
+                let schedule = Arc::clone(schedule);
+                let producer = Producer::new(schedule, sources, (index, count), plan);
+                scope.spawn(move || producer.run(events, stop))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+fn summary(
+    plan: &LoadPlan,
+    schedule: &Schedule,
+    end_ns: u64,
+    produced: Vec<Produced>,
+    finished: Finished<LatencySink>,
+) -> LoadRun {
+    let mut latency_ns = sink::histogram();
+    let mut outcome = Outcome::default();
+    for sink in &finished.sinks {
+        outcome += sink.outcome;
+        // All have the same bounds, so nothing is out of range.
+        let _ = latency_ns.add(&sink.latency_ns);
+    }
+    let mut producer_late_ns = sink::histogram();
+    for produced in &produced {
+        let _ = producer_late_ns.add(&produced.late_ns);
+    }
+    let due_ns = plan.duration.as_nanos() as u64;
+    let elapsed_ns = end_ns.saturating_sub(schedule.start_ns()).max(due_ns);
+    LoadRun {
+        events: plan.event_count(),
+        pushed: produced.iter().map(|produced| produced.pushed).sum(),
+        elapsed: Duration::from_nanos(elapsed_ns),
+        end_lag: Duration::from_nanos(elapsed_ns.saturating_sub(due_ns)),
+        latency_ns,
+        producer_late_ns,
+        producer_cpu: produced.iter().map(|produced| produced.cpu).fold(0.0, f64::max),
+        outcome,
+        core_count: finished.report.cores.len(),
+        runtime: finished.report.runtime,
+        state_rows_peak: finished.report.state_rows_peak,
+        state_bytes_peak: finished.report.state_bytes_peak,
+        notes: finished.report.notes,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! `intervale load`: what it offers, what it measures, and what it says about it.
+
+use serde_json::Value;
+
+use crate::support::{Dir, number};
+
+/// A load that every machine that can run the tests keeps up with.
+const SMALL: &str = "load --workload w2 --cores 1 --output-format json";
+
+fn rows(dir: &Dir, args: &str) -> Vec<Value> {
+    let duration = if args.contains("--duration") { "" } else { "--duration 300ms" };
+    let out = dir.run(&format!("{SMALL} {duration} {args}")).ok().out;
+    out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn a_rate_is_offered_and_its_latency_measured() {
+    let rows = rows(&Dir::new(), "--rate 20_000 --warm-up 0 --producers 2");
+    let [row] = &rows[..] else { panic!("one row: {rows:?}") };
+    assert_eq!(row["workload"], "w2");
+    assert_eq!(row["offered_rate"], 20_000.0);
+    assert_eq!((number(row, "events"), number(row, "events_pushed")), (6_000, 6_000));
+    assert_eq!((number(row, "producers"), number(row, "cores")), (2, 1));
+    assert_eq!(number(row, "pairs_measured"), number(row, "pairs"));
+    let percentiles = ["p50", "p90", "p99", "p999", "p9999", "max"];
+    let latency = percentiles.map(|name| number(&row["latency_ns"], name));
+    assert!(latency.is_sorted() && latency[0] > 0, "{row}");
+    assert!(row["achieved_rate"].as_f64().unwrap() <= 20_000.0, "{row}");
+    assert!(row["elapsed_s"].as_f64().unwrap() >= 0.3, "{row}");
+    for name in ["kept_up", "producers_were_the_limit"] {
+        assert!(row[name].is_boolean(), "{row}");
+    }
+    for name in ["p50", "p99", "max"] {
+        assert!(row["producer_late_ns"][name].is_number(), "{row}");
+    }
+}
+
+#[test]
+fn the_pairs_are_those_of_the_join_alone() {
+    let dir = Dir::new();
+    let row = rows(&dir, "--rate 20_000 --producers 3").remove(0);
+    assert_eq!(number(&row, "events_pushed"), 6_000);
+    // Its own check compares with an offline join.
+    let bench = "bench --workload w2 --api join --events 6000 --repeat 1 --check";
+    let bench = dir.run(&format!("{bench} --output-format json")).ok().out;
+    let bench: Value = serde_json::from_str(&bench).unwrap();
+    assert_eq!((&row["pairs"], &row["checksum"]), (&bench["pairs"], &bench["checksum"]));
+    assert!(number(&row, "pairs_measured") < number(&row, "pairs"), "the warm-up is left out");
+}
+
+#[test]
+fn latency_counts_what_the_engine_was_told_to_wait() {
+    let rows = |linger: &str| {
+        let args = format!("--rate 2000 --duration 600ms --batch 4096 --linger {linger}");
+        number(&rows(&Dir::new(), &args)[0]["latency_ns"], "p50")
+    };
+    // A lingering event waits at least for half of it at the median.
+    assert!(rows("40ms") >= 15_000_000, "the linger time is part of the latency");
+}
+
+#[test]
+fn an_overload_is_said_so_and_its_latency_is_that_of_the_queue() {
+    let dir = Dir::new();
+    let args = "--rate 1e9 --duration 5ms --warm-up 0";
+    let ran = dir.run(&format!("{SMALL} {args}")).ok();
+    let row: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(row["kept_up"], false);
+    assert!(number(&row, "events_pushed") < number(&row, "events"), "{row}");
+    assert!(row["achieved_rate"].as_f64().unwrap() < 1e9, "{row}");
+    assert!(ran.err.contains("were given up"), "{}", ran.err);
+}
+
+#[test]
+fn rates_make_a_curve_and_a_plot() {
+    let dir = Dir::new();
+    let curve = rows(&dir, "--rates 20000,5000,1e4 --plot curve.svg");
+    let rates: Vec<f64> = curve.iter().map(|row| row["offered_rate"].as_f64().unwrap()).collect();
+    assert_eq!(rates, [20_000.0, 5_000.0, 10_000.0]);
+    let svg = dir.read("curve.svg");
+    assert!(svg.starts_with("<svg ") && svg.contains("p99.99"), "{svg}");
+    // Three rates in each of six lines, those without a latency aside.
+    assert!(svg.matches("<circle").count() <= 18 && svg.contains("<polyline"), "{svg}");
+    let table = dir
+        .run("load --workload w2 --rate 5e3 --duration 200ms --cores 1 --plot page.html")
+        .ok()
+        .out;
+    assert!(table.contains("offered/s") && table.contains("5.00 k"), "{table}");
+    let page = dir.read("page.html");
+    assert!(page.contains("<svg ") && page.contains("offered/s"), "{page}");
+    assert_eq!(dir.names(), ["curve.svg", "page.html"]);
+}
+
+#[test]
+fn the_highest_rate_is_looked_for() {
+    let dir = Dir::new();
+    let args = "--duration 60ms --warm-up 0 --rate 2e4 --find-max --plot max.svg";
+    // A bound that every rate breaks: the search ends at one event a second, where the duration
+    // has none.
+    let none = rows(&dir, &format!("{args} --slo 1ns"));
+    let last = none.last().unwrap();
+    assert_eq!((&last["max_rate"], number(last, "slo_ns")), (&Value::Null, 1));
+    let found = rows(&dir, &format!("{args} --slo 10s"));
+    let best = found.last().unwrap()["max_rate"].as_f64().expect("a rate");
+    let tried = &found[..found.len() - 1];
+    let of_rate = |rate: f64| tried.iter().filter(move |row| row["offered_rate"] == rate);
+    assert!(of_rate(best).any(|row| row["kept_up"] == true), "{best}: {tried:?}");
+    let worse = tried.iter().filter(|row| row["offered_rate"].as_f64().unwrap() > best);
+    assert!(worse.clone().count() >= 2 || best >= 1e9, "{tried:?}");
+    assert!(worse.clone().all(|row| row["kept_up"] == false), "{best}: {tried:?}");
+    assert!(dir.read("max.svg").contains("bound on p99"));
+}
+
+#[test]
+fn wrong_use_is_refused_before_anything_runs() {
+    let dir = Dir::new();
+    let load = "load --workload w2";
+    for (args, word) in [
+        ("", "--rate"),
+        ("--rate 0", "--rate"),
+        ("--rate 1e3 --rates 1e3,2e3", "--rates"),
+        ("--rates 1e3 --find-max", "--find-max"),
+        ("--rate 1e3 --slo 1ms", "--find-max"),
+        ("--rate 1e3 --duration 0", "--duration"),
+        ("--rate 1e3 --duration 1s --warm-up 1s", "--warm-up"),
+        ("--rate 1e3 --producers 0", "--producers"),
+        ("--rate 1e3 --cores none", "--cores"),
+        ("--rate 1e3 --linger=-1s", "--linger"),
+        ("--rate 1e9 --duration 1h", "--duration"),
+        ("--rate 1e3 --plot a.png", ".svg or .html"),
+    ] {
+        dir.run(&format!("{load} {args}")).fails(2, &[word]);
+    }
+    dir.run(&format!("{load} --rate 1e3 --plot no/where.svg")).fails(1, &["--plot", "no/where"]);
+    dir.run("load --workload w9 --rate 1e3").fails(2, &["w1a"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_ends_it() {
+    let child = Dir::new().spawn("load --workload w2 --rate 1000 --duration 60s --cores 1");
+    let pid = child.id();
+    // The signal is caught before the engine starts; until then it ends the process anyhow.
+    wait_for_threads(pid);
+    std::process::Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+    let ran = child.wait_with_output().unwrap();
+    assert_eq!(ran.status.code(), Some(130), "{ran:?}");
+    let err = String::from_utf8_lossy(&ran.stderr);
+    assert!(err.contains("stopped by Ctrl-C"), "{err}");
+}
+
+/// Waits until the process has a producer and a worker beside its main thread.
+#[cfg(unix)]
+fn wait_for_threads(pid: u32) {
+    let tasks = format!("/proc/{pid}/task");
+    while std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() < 3) {
+        std::thread::yield_now();
+    }
+}
