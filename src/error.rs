@@ -81,10 +81,12 @@ pub enum SpecError {
     NegativeLateness(i64),
     /// The interval has no end, and no bound on state was given.
     UnboundedWithoutLimit,
-    /// A choice among matches goes with `inner` and `left` joins only.
+    /// A choice among the matches of left rows goes with `inner`, `left`, `semi` and `anti` joins.
     MatchKind,
-    /// The operator emits all matches; a choice among them needs another.
-    ChoiceUnsupported,
+    /// The tolerance of an as-of join is negative.
+    NegativeTolerance(i64),
+    /// An as-of join with another choice, or a strict `nearest` one that is semi or anti.
+    AsofKind,
 }
 
 impl fmt::Display for SpecError {
@@ -99,11 +101,20 @@ impl fmt::Display for SpecError {
                 "the interval has no end, so nothing would ever be freed; bound the state or the \
                  interval"
             ),
-            SpecError::ChoiceUnsupported => {
-                write!(f, "this operator emits all matches; choose `all`")
+            SpecError::NegativeTolerance(ticks) => {
+                write!(f, "the tolerance is {ticks} ticks; it must be 0 or more")
             }
+            SpecError::AsofKind => write!(
+                f,
+                "an as-of join makes its own choice, and a strict one by `nearest` goes with inner \
+                 and left joins only"
+            ),
             SpecError::MatchKind => {
-                write!(f, "a choice among matches goes with inner, left, semi and anti joins only")
+                write!(
+                    f,
+                    "a choice among the matches of left rows goes with inner, left, semi and anti \
+                     joins only"
+                )
             }
         }
     }

@@ -9,7 +9,6 @@ use common::{
 };
 use intervale::error::JoinError;
 use intervale::event::{KeyKind, Side};
-use intervale::join::MatchChoice;
 use intervale::join::oracle::Output;
 use intervale::runtime::RuntimeChoice;
 use intervale::state::Simd;
@@ -44,11 +43,6 @@ fn run(
 
 fn all(_: &Scenario) -> bool {
     true
-}
-
-/// The operator does not choose among matches yet.
-fn every_match(scenario: &Scenario) -> bool {
-    scenario.spec.choice() == MatchChoice::All
 }
 
 fn dropping(scenarios: &[Scenario]) -> Vec<Scenario> {
@@ -91,8 +85,8 @@ fn the_operator_conforms_on_one_shard() {
         let operator = |scenario: &Scenario| -> Box<dyn Subject> {
             Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, 1))
         };
-        run(&format!("operator, {keys:?} keys"), &scenarios, true, every_match, operator);
-        run("operator, late rows dropped", &dropping(&scenarios), true, every_match, operator);
+        run(&format!("operator, {keys:?} keys"), &scenarios, true, all, operator);
+        run("operator, late rows dropped", &dropping(&scenarios), true, all, operator);
     }
 }
 
@@ -100,15 +94,9 @@ fn the_operator_conforms_on_one_shard() {
 fn the_operator_conforms_on_several_shards() {
     let scenarios = bundles(KeyKind::Bytes);
     for shard_count in [2, 8] {
-        run(
-            &format!("operator on {shard_count} shards"),
-            &scenarios,
-            false,
-            every_match,
-            |scenario| {
-                Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, shard_count))
-            },
-        );
+        run(&format!("operator on {shard_count} shards"), &scenarios, false, all, |scenario| {
+            Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, shard_count))
+        });
     }
 }
 
@@ -136,10 +124,9 @@ fn the_engine_conforms_on_the_best_runtime() {
 /// Step by step, as one shard does; over several there is no order between their rows.
 fn engine(runtime: RuntimeChoice, shard_counts: &[usize]) {
     let scenarios = bundles(KeyKind::Bytes);
-    let wanted = |scenario: &Scenario| every_match(scenario) && scenario.ends_for_good();
     for &shard_count in shard_counts {
         let name = format!("engine, {runtime:?}, {shard_count} shards");
-        run(&name, &scenarios, shard_count == 1, wanted, |scenario| {
+        run(&name, &scenarios, shard_count == 1, Scenario::ends_for_good, |scenario| {
             let Scenario { spec, sources, .. } = scenario;
             Box::new(EngineSubject::new(spec, *sources, shard_count, runtime))
         });
@@ -149,7 +136,7 @@ fn engine(runtime: RuntimeChoice, shard_counts: &[usize]) {
 #[test]
 fn the_corpus_is_whole() {
     if std::env::var_os("INTERVALE_CONFORMANCE_DIR").is_none() {
-        assert_eq!(bundles(KeyKind::Bytes).len(), 543);
+        assert_eq!(bundles(KeyKind::Bytes).len(), 543 + 180);
     }
 }
 

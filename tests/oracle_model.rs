@@ -10,7 +10,7 @@ use std::fmt;
 use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, limits};
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Counters, JoinKind, JoinSpec, MatchChoice};
+use intervale::join::{Asof, Counters, JoinKind, JoinSpec, MatchChoice};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
 
@@ -22,6 +22,10 @@ const KINDS: [JoinKind; 6] = [
     JoinKind::Semi,
     JoinKind::Anti,
 ];
+const CHOICES: [MatchChoice; 3] = [MatchChoice::First, MatchChoice::Last, MatchChoice::Nearest];
+/// The kinds that go with a choice.
+const CHOOSING_KINDS: [JoinKind; 4] =
+    [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti];
 const CLOCKS: [LatenessClock; 2] = [LatenessClock::Merged, LatenessClock::Own];
 
 /// Everything that is needed to run a case again.
@@ -281,6 +285,31 @@ fn all_longer_sequences_of_one_key() {
     check_all(&alphabet, 5, &specs);
 }
 
+#[test]
+fn all_short_sequences_with_a_choice() {
+    let mut alphabet = vec![event(Side::Left, "a", 10)];
+    alphabet.extend([9, 10, 11].map(|ts| event(Side::Right, "a", ts)));
+    alphabet.extend([10, 11, 13].map(|ts| watermark(Side::Right, ts)));
+    alphabet.push(watermark(Side::Left, 12));
+    let mut specs = Vec::new();
+    for choice in CHOICES.into_iter().chain([MatchChoice::OneToOne]) {
+        let kinds = match choice {
+            MatchChoice::OneToOne => [JoinKind::Full, JoinKind::Semi],
+            _ => [JoinKind::Inner, JoinKind::Left],
+        };
+        for (lo, hi) in [(-2, 2), (0, 1), (-2, -1)] {
+            for kind in kinds {
+                for lateness in lateness_settings() {
+                    let bounds = JoinSpec::between(Bound::Closed(lo), Bound::Closed(hi));
+                    let spec = bounds.kind(kind).lateness(lateness).choice(choice);
+                    specs.push(spec.build(&limits()).expect("a valid spec"));
+                }
+            }
+        }
+    }
+    check_all(&alphabet, 4, &specs);
+}
+
 /// One step before its times are scaled and shifted: what, which source and key, and a time that
 /// strays by `jitter` from how far the case has come.
 #[derive(Clone, Copy, Debug)]
@@ -354,8 +383,8 @@ fn interval(scale: i64) -> impl Strategy<Value = (Bound, Bound)> {
 
 fn case(choice: MatchChoice) -> impl Strategy<Value = Case> {
     let kinds = match choice {
-        MatchChoice::All => &KINDS[..],
-        _ => &KINDS[..2],
+        MatchChoice::All | MatchChoice::OneToOne => &KINDS[..],
+        _ => &CHOOSING_KINDS[..],
     };
     let sources = (1..4usize, 1..4usize);
     let keys = prop::sample::select(&[KeyKind::Int, KeyKind::Bytes][..]);
@@ -454,12 +483,69 @@ proptest! {
         prop_assert_eq!(compare(&case, Feed { batch_events_max, shard_count }), Ok(()));
     }
 
+    #[test]
+    fn random_cases_with_a_choice(
+        case in prop::sample::select(&CHOICES[..]).prop_flat_map(case),
+        batch_events_max in prop::sample::select(vec![1usize, 2, 7, 64]),
+        shard_count in 1..4usize,
+    ) {
+        prop_assert_eq!(compare(&case, Feed { batch_events_max, shard_count }), Ok(()));
+    }
+
+    #[test]
+    fn random_cases_one_to_one(
+        case in case(MatchChoice::OneToOne),
+        batch_events_max in prop::sample::select(vec![1usize, 2, 7, 64]),
+        shard_count in 1..4usize,
+    ) {
+        prop_assert_eq!(compare(&case, Feed { batch_events_max, shard_count }), Ok(()));
+    }
+
+    /// What comes out one to one is what a plain greedy choice from all pairs gives.
+    #[test]
+    fn one_to_one_is_greedy(case in case(MatchChoice::OneToOne)) {
+        let lateness = case.spec.lateness();
+        let lateness = Lateness { policy: LatePolicy::Drop, clock: LatenessClock::Merged, ..lateness };
+        let all = outputs_with(&case, MatchChoice::All, lateness);
+        let chosen = outputs_with(&case, MatchChoice::OneToOne, lateness);
+        let is_pair = |output: &&Output| matches!(output, Output::Pair { .. });
+        let pairs: Vec<Output> = chosen.iter().filter(is_pair).copied().collect();
+        prop_assert_eq!(sorted(&greedy(&all)), sorted(&pairs));
+    }
+
+    #[test]
+    fn random_cases_as_of(
+        (case, asof) in asof_case(),
+        batch_events_max in prop::sample::select(vec![1usize, 2, 7, 64]),
+        shard_count in 1..4usize,
+    ) {
+        prop_assert_eq!(compare(&case, Feed { batch_events_max, shard_count }), Ok(()), "{:?}", asof);
+    }
+
+    /// An as-of join gives the best of all rows that are near enough.
+    #[test]
+    fn as_of_is_the_nearest_row((case, _) in asof_case()) {
+        let lateness = case.spec.lateness();
+        let lateness = Lateness { policy: LatePolicy::Drop, clock: LatenessClock::Merged, ..lateness };
+        let all = outputs_with(&case, MatchChoice::All, lateness);
+        let is_match = |output: &&Output| match **output {
+            Output::Pair { left, right, .. } => {
+                !case.spec.is_apart() || time_of(&case, left) != time_of(&case, right)
+            }
+            _ => false,
+        };
+        let pairs: Vec<Output> = all.iter().filter(is_match).copied().collect();
+        let spec = asof_spec(&case.spec, lateness);
+        let is_pair = |output: &&Output| matches!(output, Output::Pair { .. });
+        let chosen = outputs_of(&case, &spec);
+        let chosen: Vec<Output> = chosen.iter().filter(is_pair).copied().collect();
+        prop_assert_eq!(sorted(&best_of(&case, spec.choice(), &pairs)), sorted(&chosen));
+    }
+
     /// What a choice gives is the best of the pairs that come out without one.
     #[test]
     fn a_choice_is_the_best_of_all_pairs(
-        choice in prop::sample::select(vec![
-            MatchChoice::First, MatchChoice::Last, MatchChoice::Nearest,
-        ]),
+        choice in prop::sample::select(&CHOICES[..]),
         case in Just(()).prop_flat_map(|()| case(MatchChoice::First)),
     ) {
         let lateness = case.spec.lateness();
@@ -472,6 +558,57 @@ proptest! {
     }
 }
 
+/// A case whose spec is that of an as-of join.
+fn asof_case() -> impl Strategy<Value = (Case, Asof)> {
+    let direction = prop::sample::select(vec![Asof::backward(), Asof::forward(), Asof::nearest()]);
+    let tolerance = prop_oneof![
+        4 => (1..40i64).prop_map(Some),
+        1 => Just(Some(i64::MAX)),
+        1 => Just(None),
+    ];
+    (case(MatchChoice::First), direction, tolerance, any::<bool>()).prop_map(
+        |(mut case, direction, tolerance, strict)| {
+            let mut asof = tolerance.map_or(direction, |ticks| direction.within(ticks));
+            if strict {
+                asof = asof.strict();
+            }
+            // The kinds that emit pairs go with all of them.
+            let kind = if case.spec.kind().emits_unmatched(Side::Left) {
+                JoinKind::Left
+            } else {
+                JoinKind::Inner
+            };
+            let builder = JoinSpec::asof(asof).kind(kind).keys(case.spec.keys());
+            let builder = builder.lateness(case.spec.lateness());
+            case.spec = builder.build(&limits()).expect("a valid spec");
+            (case, asof)
+        },
+    )
+}
+
+/// The same as-of join with another lateness.
+fn asof_spec(spec: &JoinSpec, lateness: Lateness) -> JoinSpec {
+    let interval = spec.interval();
+    let tolerance = interval.hi().max(interval.lo().saturating_neg());
+    let asof = match spec.choice() {
+        MatchChoice::Last => Asof::backward(),
+        MatchChoice::First => Asof::forward(),
+        _ => Asof::nearest(),
+    };
+    let is_strict = spec.is_apart() || !interval.contains(0, 0);
+    let asof = if interval.is_unbounded() { asof } else { asof.within(tolerance) };
+    let asof = if is_strict { asof.strict() } else { asof };
+    let builder = JoinSpec::asof(asof).kind(spec.kind()).keys(spec.keys()).lateness(lateness);
+    builder.build(&limits()).expect("a valid spec")
+}
+
+fn time_of(case: &Case, id: u64) -> Option<i64> {
+    case.steps.iter().find_map(|step| match step {
+        Step::Event(event) if event.id == id => Some(event.ts),
+        _ => None,
+    })
+}
+
 fn outputs_with(case: &Case, choice: MatchChoice, lateness: Lateness) -> Vec<Output> {
     let (lo, hi) = (case.spec.interval().lo(), case.spec.interval().hi());
     let spec = JoinSpec::between(Bound::Closed(lo), Bound::Closed(hi))
@@ -481,12 +618,39 @@ fn outputs_with(case: &Case, choice: MatchChoice, lateness: Lateness) -> Vec<Out
         .allow_empty()
         .build(&limits())
         .expect("a valid spec");
-    let mut oracle = OracleSubject::new(&spec, case.sources);
+    outputs_of(case, &spec)
+}
+
+fn outputs_of(case: &Case, spec: &JoinSpec) -> Vec<Output> {
+    let mut oracle = OracleSubject::new(spec, case.sources);
     // Rows that come after the end of input are never freed, so their choice stays open.
     let until_end = case.steps.iter().take_while(|step| **step != Step::End);
     let mut out: Vec<Output> =
         until_end.flat_map(|step| apply(&mut oracle, step).expect("nothing fails")).collect();
     out.extend(oracle.end());
+    out
+}
+
+/// By pair time, then by arrival, which ids are in the order of.
+fn greedy(all: &[Output]) -> Vec<Output> {
+    let mut pairs: Vec<(i64, u64, u64, Output)> = Vec::new();
+    for &output in all {
+        if let Output::Pair { left, right, ts } = output {
+            pairs.push((ts, left.max(right), left.min(right), output));
+        }
+    }
+    pairs.sort_unstable();
+    let mut used = std::collections::BTreeSet::new();
+    let mut out = Vec::new();
+    for (.., output) in pairs {
+        if let Output::Pair { left, right, .. } = output
+            && !used.contains(&left)
+            && !used.contains(&right)
+        {
+            used.extend([left, right]);
+            out.push(output);
+        }
+    }
     out
 }
 
@@ -511,7 +675,7 @@ fn best_of(case: &Case, choice: MatchChoice, all: &[Output]) -> Vec<Output> {
         let rank = |right: u64| {
             let (at, left_at) = (i128::from(times[&right]), i128::from(times[&left]));
             match choice {
-                MatchChoice::First | MatchChoice::All => (at, 0, right),
+                MatchChoice::First | MatchChoice::All | MatchChoice::OneToOne => (at, 0, right),
                 MatchChoice::Last => (-at, 0, right),
                 MatchChoice::Nearest => ((at - left_at).abs(), at, right),
             }

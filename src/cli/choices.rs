@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::cli::Failure;
-use crate::join::JoinKind;
+use crate::join::{JoinKind, MatchChoice};
 use crate::runtime::{IdleStrategy, RuntimeChoice};
 use crate::source::RowFormat;
 use crate::state::Simd;
@@ -23,6 +23,8 @@ choices! {
     Format { Csv, Tsv, Jsonl }
     /// A kind of join.
     Kind { Inner, Left, Right, Full, Semi, Anti }
+    /// Which matches of a left row count.
+    Match { All, First, Last, Nearest, OneToOne }
     /// A driver.
     Runtime { Auto, Glommio, Threads }
     /// An idle strategy.
@@ -60,6 +62,18 @@ impl From<Kind> for JoinKind {
             Kind::Full => JoinKind::Full,
             Kind::Semi => JoinKind::Semi,
             Kind::Anti => JoinKind::Anti,
+        }
+    }
+}
+
+impl From<Match> for MatchChoice {
+    fn from(choice: Match) -> MatchChoice {
+        match choice {
+            Match::All => MatchChoice::All,
+            Match::First => MatchChoice::First,
+            Match::Last => MatchChoice::Last,
+            Match::Nearest => MatchChoice::Nearest,
+            Match::OneToOne => MatchChoice::OneToOne,
         }
     }
 }
@@ -119,6 +133,9 @@ mod tests {
         for kind in Kind::value_variants() {
             let name = format!("{kind:?}");
             assert_eq!(format!("{:?}", JoinKind::from(*kind)), name);
+        }
+        for choice in Match::value_variants() {
+            assert_eq!(format!("{:?}", MatchChoice::from(*choice)), format!("{choice:?}"));
         }
         for runtime in Runtime::value_variants() {
             assert_eq!(format!("{:?}", RuntimeChoice::from(*runtime)), format!("{runtime:?}"));

@@ -1,9 +1,13 @@
 //! The interval join operator.
 
+mod choosing;
+
+use choosing::Choosing;
+
 use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::join::visit::{IntPairs, PairVisit};
-use crate::join::{Counters, Emit, JoinSpec, MatchChoice};
+use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{BATCH_EVENTS_MAX, Limits};
 use crate::state::{BatchStats, Class, Filter, Layout, Probe, Simd, State, StateFull, Visit};
 use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
@@ -26,13 +30,15 @@ pub struct IntervalJoin {
     /// All input has ended: not merely promised to, by watermarks at their end.
     finished: bool,
     classes: Vec<Class>,
+    /// Where not all matches count: the rows that wait for theirs.
+    choices: Option<Box<Choosing>>,
 }
 
 impl IntervalJoin {
     /// An operator with empty state. `hasher` is the one that makes the batches' key values.
     ///
     /// # Errors
-    /// [`SpecError::ChoiceUnsupported`]: this operator emits all matches.
+    /// [`SpecError`] for what this operator cannot do: nothing today.
     pub fn new(
         spec: JoinSpec,
         hasher: KeyHasher,
@@ -52,12 +58,11 @@ impl IntervalJoin {
         limits: Limits,
         simd: Simd,
     ) -> Result<IntervalJoin, SpecError> {
-        if spec.choice() != MatchChoice::All {
-            return Err(SpecError::ChoiceUnsupported);
-        }
+        let choices = spec.chooses().then(|| Box::new(Choosing::new(spec)));
+        let waits = |side| spec.kind().emits_unmatched(side) && choices.is_none();
         let layout = Layout {
             filter: Filter::new(simd).unwrap_or_else(Filter::detect),
-            expires: Side::BOTH.map(|side| spec.kind().emits_unmatched(side)),
+            expires: Side::BOTH.map(waits),
             ..Layout::for_interval(spec.interval(), spec.lateness().allowed)
         };
         Ok(IntervalJoin {
@@ -70,6 +75,7 @@ impl IntervalJoin {
             flushing: false,
             finished: false,
             classes: Vec::new(),
+            choices,
         })
     }
 
@@ -115,6 +121,9 @@ impl IntervalJoin {
     /// Frees and pads rows that the watermarks have passed, about `budget` of them at the most.
     /// Returns whether more is left to do.
     pub fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
+        if self.choose(budget, out) {
+            return true;
+        }
         let floors = Side::BOTH.map(|side| self.floor(side));
         let IntervalJoin { spec, hasher, state, counters, flushing, .. } = self;
         let ends = Side::BOTH.map(|side| {
@@ -170,9 +179,10 @@ impl IntervalJoin {
         self.state.row_count()
     }
 
-    /// Bytes of state: index, arenas and pools as allocated.
+    /// Bytes of state: index, arenas and pools as allocated, and rows that wait for their match.
     pub fn state_bytes(&self) -> u64 {
-        self.state.bytes() as u64
+        let waiting = self.choices.as_ref().map_or(0, |choices| choices.bytes());
+        (self.state.bytes() + waiting) as u64
     }
 
     /// Frees what of its memory waits to be used again, all but about `keep_bytes` of it.
@@ -263,12 +273,11 @@ impl IntervalJoin {
     }
 
     fn join<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
+        if self.choices.is_some() {
+            return self.join_choosing(batch, out);
+        }
         let side = batch.side();
-        let probe = Probe {
-            interval: self.spec.interval().seen_from(side),
-            partner_floor: self.floor(side.other()),
-            own_floor: self.floor(side),
-        };
+        let probe = self.probe(side);
         let visit = PairVisit::new(self.spec.kind(), &self.hasher, batch, out);
         let (state, classes) = (&mut self.state, &self.classes[..]);
         let (joined, singles) = match (visit.is_short(), side) {
@@ -290,10 +299,20 @@ impl IntervalJoin {
         for (side, singles) in Side::BOTH.into_iter().zip(singles) {
             self.counters.sides[side.index()].singles += singles;
         }
-        done.map_err(|StateFull| {
-            let bytes = self.state.bytes() as u64;
-            JoinError::StateFull { bytes, bytes_max: bytes }
-        })
+        done.map_err(|StateFull| self.full())
+    }
+
+    fn probe(&self, side: Side) -> Probe {
+        Probe {
+            interval: self.spec.interval().seen_from(side),
+            partner_floor: self.floor(side.other()),
+            own_floor: self.floor(side),
+        }
+    }
+
+    fn full(&self) -> JoinError {
+        let bytes = self.state_bytes();
+        JoinError::StateFull { bytes, bytes_max: bytes }
     }
 }
 

@@ -3,14 +3,19 @@
 //! [`JoinSpec`] says what to join, [`IntervalJoin`] is the operator that a shard runs, [`Join`]
 //! wraps it for a caller's own loop, and [`oracle`] is the reference that all of them are held to.
 
+mod asof;
+mod choice;
 mod counters;
 mod emit;
 mod interval;
 pub mod oracle;
+mod pairing;
 mod single;
+mod slots;
 mod spec;
 mod visit;
 
+pub use asof::Asof;
 pub use counters::{Counters, SideCounters};
 pub use emit::{Emit, Sink, SinkError};
 pub use interval::IntervalJoin;

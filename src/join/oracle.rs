@@ -38,10 +38,30 @@
 //! **A choice among matches** ([`MatchChoice`]) concerns the joins that emit pairs. A left row's
 //! pair comes out in the step in which its choice becomes final, be that an event's or a
 //! watermark's: when every right time that would be chosen instead, within the row's interval, is
-//! late already. It is final at the latest when the row is freed.
+//! late already. It is final at the latest when the row is freed. What one watermark makes come out
+//! comes in the order of (the last watermark at which it was open, arrival): the end of a row that
+//! has no partner; for one that has, the last time that would be chosen instead, plus `allowed`.
+//! For semi and anti joins there is nothing to choose.
+//!
+//! **An as-of join** ([`Asof`](crate::join::Asof)) is the choice that its spec says, over the
+//! interval that its tolerance gives: backward is the last of `-tolerance..0`, forward the first of
+//! `0..tolerance`, nearest the nearest of both; a strict one leaves the left row's own time out.
+//!
+//! **One to one** ([`MatchChoice::OneToOne`]), a row of either side is in one pair at the most.
+//! Matches are candidates; they are taken in the order of (pair time, arrival of the later row,
+//! arrival of the earlier one), and each becomes a pair if both of its rows are still free. That is
+//! decided when no on-time event can come before it: at the first merged watermark `W` (whatever
+//! the clock) with `W - allowed >= pair time`. A row is matched when it is in a pair. One without
+//! comes out unmatched, if its side does, at the first merged watermark that passes its end and
+//! decides a pair of the row's own time. All of this in one order: by those watermarks, pairs
+//! before rows where they are the same.
+
+mod pairing;
 
 use std::cmp::Reverse;
 use std::mem;
+
+use pairing::Pairing;
 
 use crate::error::JoinError;
 use crate::event::Side;
@@ -109,6 +129,8 @@ pub struct Oracle {
     rows: [Vec<Row>; 2],
     arrivals: u64,
     counters: Counters,
+    /// Where rows are paired one to one.
+    pairing: Pairing,
     out: Vec<Output>,
 }
 
@@ -136,6 +158,7 @@ impl Oracle {
             rows: [Vec::new(), Vec::new()],
             arrivals: 0,
             counters: Counters::default(),
+            pairing: Pairing::default(),
             out: Vec::new(),
         }
     }
@@ -195,8 +218,12 @@ impl Oracle {
             choice: None,
             chosen: false,
         };
+        if self.is_one_to_one() {
+            self.let_wait(side, &row);
+        }
         self.probe(side, &mut row);
         self.store_or_emit(side, row);
+        self.decide(false);
         Ok(mem::take(&mut self.out))
     }
 
@@ -300,9 +327,13 @@ impl Oracle {
     /// Matches two rows if key, time and condition agree.
     fn match_rows(&mut self, left: &mut Row, right: &mut Row) {
         let holds = left.key == right.key
-            && self.spec.interval().contains(left.ts, right.ts)
+            && self.spec.matches(left.ts, right.ts)
             && self.residual.as_ref().is_none_or(|holds| holds(left.id, right.id));
         if !holds {
+            return;
+        }
+        if self.is_one_to_one() {
+            self.offer(left, right);
             return;
         }
         let first_match_of_left = !left.matched;
@@ -352,31 +383,45 @@ impl Oracle {
     /// Settles choices, frees every row whose end is passed (all rows at the end of input), and
     /// returns what comes out.
     fn free(&mut self, input_ended: bool) -> Vec<Output> {
-        let mut freed = Vec::new();
+        let mut outputs = Vec::new();
         for side in Side::BOTH {
             let mut kept = Vec::new();
             for mut row in mem::take(&mut self.rows[side.index()]) {
+                let order = (self.due(side, &row), row.arrival);
                 if input_ended || self.is_over(side, row.ts) {
-                    freed.push((self.end_of(side, row.ts), side, row));
+                    self.counters.sides[side.index()].freed += 1;
+                    self.emit_fate(side, &mut row);
                 } else {
                     self.emit_choice(&mut row, false);
                     kept.push(row);
                 }
+                outputs.extend(mem::take(&mut self.out).into_iter().map(|output| (order, output)));
             }
             self.rows[side.index()] = kept;
         }
-        freed.sort_by_key(|(end, _, row)| (*end, row.arrival));
-        for (_, side, mut row) in freed {
-            self.counters.sides[side.index()].freed += 1;
-            self.emit_fate(side, &mut row);
-        }
+        outputs.sort_by_key(|(order, _)| *order);
+        self.out.extend(outputs.into_iter().map(|(_, output)| output));
+        self.decide(input_ended);
         mem::take(&mut self.out)
+    }
+
+    /// The last watermark at which a row that may come out stays: what rows that one step makes
+    /// come out are put in order by.
+    fn due(&self, side: Side, row: &Row) -> i128 {
+        if let Some((best, _)) = row.choice {
+            let (_, better_to) = self.better_times(row.ts, best);
+            return better_to + i128::from(self.spec.lateness().allowed);
+        }
+        let is_endless = self.spec.interval().seen_from(side).has_no_last() || row.ts == i64::MAX;
+        // Where there are choices, rows that nothing but the end of input frees come last.
+        let never = if self.spec.chooses() && is_endless { 1 << 100 } else { 0 };
+        self.end_of(side, row.ts) + never
     }
 
     /// What comes out of a row that no partner can reach any more.
     fn emit_fate(&mut self, side: Side, row: &mut Row) {
         self.emit_choice(row, true);
-        if !row.matched {
+        if !row.matched && !self.is_one_to_one() {
             self.emit_unmatched(side, row.id);
         }
     }
@@ -394,22 +439,34 @@ impl Oracle {
     fn is_final(&self, left_ts: i64, best_ts: i64) -> bool {
         let watermark = self.freeing_watermark(Side::Left);
         let on_time_from = i128::from(self.spec.lateness().threshold(watermark));
+        let (better_from, better_to) = self.better_times(left_ts, best_ts);
+        better_from.max(on_time_from) > better_to
+    }
+
+    /// The first and last right time that would be chosen instead of one at `best_ts`, if there is
+    /// any between them; equal times would not, the first to arrive stays.
+    fn better_times(&self, left_ts: i64, best_ts: i64) -> (i128, i128) {
         let (first, last) = self.spec.interval().range(left_ts);
         let (first, last) = (i128::from(first), i128::from(last));
         let (left, best) = (i128::from(left_ts), i128::from(best_ts));
-        // The times that would be chosen instead; equal times do not, the first to arrive stays.
-        let (better_from, better_to) = match self.spec.choice() {
-            MatchChoice::All => return true,
+        match self.spec.choice() {
+            // Nothing is chosen, so nothing is open.
+            MatchChoice::All | MatchChoice::OneToOne => (0, -1),
             MatchChoice::First => (first, best - 1),
             MatchChoice::Last => (best + 1, last),
             MatchChoice::Nearest => {
                 let distance = (best - left).abs();
                 // At the same distance the earlier is better.
                 let earliest = if best > left { left - distance } else { left - distance + 1 };
-                (earliest.max(first), (left + distance - 1).min(last))
+                let latest = (left + distance - 1).min(last);
+                let is_own_time = self.spec.is_apart() && latest == left;
+                (earliest.max(first), if is_own_time { latest - 1 } else { latest })
             }
-        };
-        better_from.max(on_time_from) > better_to
+        }
+    }
+
+    fn is_one_to_one(&self) -> bool {
+        self.spec.choice() == MatchChoice::OneToOne
     }
 
     fn emit_pair(&mut self, left: &Row, right_ts: i64, right: u64) {
@@ -432,8 +489,9 @@ impl Oracle {
 /// The partner with the smallest rank is chosen.
 fn rank(choice: MatchChoice, left_ts: i64, right_ts: i64) -> (u64, Reverse<i64>, i64) {
     match choice {
-        MatchChoice::All | MatchChoice::First => (0, Reverse(0), right_ts),
+        MatchChoice::First => (0, Reverse(0), right_ts),
         MatchChoice::Last => (0, Reverse(right_ts), 0),
         MatchChoice::Nearest => (left_ts.abs_diff(right_ts), Reverse(0), right_ts),
+        MatchChoice::All | MatchChoice::OneToOne => (0, Reverse(0), 0),
     }
 }

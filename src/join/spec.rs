@@ -2,8 +2,9 @@
 
 use crate::error::SpecError;
 use crate::event::{KeyKind, Side};
+use crate::join::Asof;
 use crate::limits::Limits;
-use crate::time::{Bound, Interval, Lateness, WATERMARK_START};
+use crate::time::{Bound, Interval, IntervalError, Lateness, WATERMARK_START};
 
 /// Which rows come out of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,9 @@ pub enum MatchChoice {
     Last,
     /// The one nearest in time, the earlier on a tie, once it is final.
     Nearest,
+    /// The first, by the pair's time and then by arrival, whose two rows are in no other pair: a
+    /// row of either side is in one pair at the most. Goes with every kind of join.
+    OneToOne,
 }
 
 /// A validated, immutable description of an interval join. Build it with [`JoinSpec::between`].
@@ -76,6 +80,8 @@ pub struct JoinSpec {
     keys: KeyKind,
     lateness: Lateness,
     choice: MatchChoice,
+    /// Rows at the same time do not match.
+    apart: bool,
 }
 
 /// Collects the parts of a [`JoinSpec`].
@@ -87,6 +93,7 @@ pub struct JoinSpecBuilder {
     keys: KeyKind,
     lateness: Lateness,
     choice: MatchChoice,
+    asof: Option<Asof>,
     allow_empty: bool,
 }
 
@@ -100,8 +107,17 @@ impl JoinSpec {
             keys: KeyKind::default(),
             lateness: Lateness::default(),
             choice: MatchChoice::default(),
+            asof: None,
             allow_empty: false,
         }
+    }
+
+    /// Starts a spec of an as-of join: one right row for each left one. It is what an interval join
+    /// with a choice is, so [`choice`](JoinSpecBuilder::choice) does not go with it.
+    pub fn asof(asof: Asof) -> JoinSpecBuilder {
+        let (lo, hi) = asof.bounds();
+        let choice = asof.choice();
+        JoinSpecBuilder { asof: Some(asof), choice, ..JoinSpec::between(lo, hi) }
     }
 
     /// The interval of `right.ts - left.ts`.
@@ -128,10 +144,40 @@ impl JoinSpec {
         self.lateness
     }
 
+    /// The same join with another lateness; a negative allowance counts as none.
+    #[must_use]
+    pub fn with_lateness(mut self, lateness: Lateness) -> JoinSpec {
+        self.lateness = Lateness { allowed: lateness.allowed.max(0), ..lateness };
+        self
+    }
+
     /// Which matches of a left row count.
     #[inline]
     pub fn choice(&self) -> MatchChoice {
         self.choice
+    }
+
+    /// Whether a left and a right row of one key match by their times.
+    #[inline]
+    pub fn matches(&self, left_ts: i64, right_ts: i64) -> bool {
+        self.interval.contains(left_ts, right_ts) && !(self.apart && left_ts == right_ts)
+    }
+
+    /// Whether rows at the very same time do not match: a strict [`Asof::nearest`].
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        self.apart
+    }
+
+    /// Whether not all matches count. What comes out of a semi or anti join is the same whichever
+    /// match of a left row does, so there is nothing to choose, unless right rows are used up.
+    #[inline]
+    pub fn chooses(&self) -> bool {
+        match self.choice {
+            MatchChoice::All => false,
+            MatchChoice::OneToOne => true,
+            _ => self.kind.emits_pairs(),
+        }
     }
 
     /// The smallest time that a buffered row of `side` may have at `watermark`; every smaller one
@@ -207,6 +253,9 @@ impl JoinSpecBuilder {
     /// # Errors
     /// [`SpecError`] names the part that is wrong.
     pub fn build(self, limits: &Limits) -> Result<JoinSpec, SpecError> {
+        if let Some(asof) = self.asof {
+            self.check_asof(asof)?;
+        }
         let interval = if self.allow_empty {
             Interval::new_or_empty(self.lo, self.hi)?
         } else {
@@ -218,8 +267,8 @@ impl JoinSpecBuilder {
         if self.lateness.allowed < 0 {
             return Err(SpecError::NegativeLateness(self.lateness.allowed));
         }
-        if self.choice != MatchChoice::All && matches!(self.kind, JoinKind::Right | JoinKind::Full)
-        {
+        let is_for_left_rows = !matches!(self.choice, MatchChoice::All | MatchChoice::OneToOne);
+        if is_for_left_rows && self.kind.emits_unmatched(Side::Right) {
             return Err(SpecError::MatchKind);
         }
         Ok(JoinSpec {
@@ -228,6 +277,20 @@ impl JoinSpecBuilder {
             keys: self.keys,
             lateness: self.lateness,
             choice: self.choice,
+            apart: self.asof.is_some_and(Asof::is_apart),
         })
+    }
+
+    fn check_asof(&self, asof: Asof) -> Result<(), SpecError> {
+        match asof.tolerance() {
+            Some(ticks) if ticks < 0 => return Err(SpecError::NegativeTolerance(ticks)),
+            Some(0) if asof.is_apart() => return Err(IntervalError::Empty { lo: 0, hi: 0 }.into()),
+            _ => {}
+        }
+        // Semi and anti joins do not choose, so they would count a row at the same time.
+        if self.choice != asof.choice() || (asof.is_apart() && !self.kind.emits_pairs()) {
+            return Err(SpecError::AsofKind);
+        }
+        Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 #![cfg(feature = "cli")]
 
+mod asof;
+mod choice;
 mod doctor;
 mod help;
 mod input;

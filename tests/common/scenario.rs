@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{JoinKind, JoinSpec, MatchChoice};
+use intervale::join::{Asof, JoinKind, JoinSpec, MatchChoice};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use serde_json::Value;
 
@@ -119,7 +119,7 @@ impl Scenario {
         };
         Scenario {
             name: format!("{} (dropping)", self.name),
-            spec: with_lateness(&self.spec, lateness),
+            spec: self.spec.with_lateness(lateness),
             sources: self.sources,
             steps: self.steps.clone(),
             expected: self.expected.iter().map(on_time).collect(),
@@ -151,18 +151,6 @@ impl Scenario {
         });
         format!("[{}]", words.collect::<Vec<_>>().join(", "))
     }
-}
-
-fn with_lateness(spec: &JoinSpec, lateness: Lateness) -> JoinSpec {
-    let interval = spec.interval();
-    JoinSpec::between(Bound::Closed(interval.lo()), Bound::Closed(interval.hi()))
-        .kind(spec.kind())
-        .keys(spec.keys())
-        .choice(spec.choice())
-        .lateness(lateness)
-        .allow_empty()
-        .build(&limits())
-        .expect("only the lateness differs")
 }
 
 fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
@@ -198,17 +186,36 @@ fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
         Some("first") => MatchChoice::First,
         Some("last") => MatchChoice::Last,
         Some("nearest") => MatchChoice::Nearest,
+        Some("one-to-one") => MatchChoice::OneToOne,
         Some(other) => panic!("unknown match {other}"),
     };
     let allowed = config["allowed_lateness"].as_i64().unwrap_or(0);
-    JoinSpec::between(bound("lower", "lower_inclusive"), bound("upper", "upper_inclusive"))
+    let start = match config["asof"].as_str() {
+        Some(direction) => JoinSpec::asof(asof(direction, config)),
+        None => {
+            let lower = bound("lower", "lower_inclusive");
+            JoinSpec::between(lower, bound("upper", "upper_inclusive")).choice(choice)
+        }
+    };
+    start
         .kind(kind)
         .keys(keys)
-        .choice(choice)
         .lateness(Lateness { policy, clock, allowed })
         .allow_empty()
         .build(&limits())
         .unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+fn asof(direction: &str, config: &Value) -> Asof {
+    let asof = match direction {
+        "backward" => Asof::backward(),
+        "forward" => Asof::forward(),
+        "nearest" => Asof::nearest(),
+        other => panic!("unknown as-of {other}"),
+    };
+    let tolerance = config["tolerance"].as_i64();
+    let asof = tolerance.map_or(asof, |ticks| asof.within(ticks));
+    if config["strict"].as_bool() == Some(true) { asof.strict() } else { asof }
 }
 
 /// Turns the corpus' row names into ids.

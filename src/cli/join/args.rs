@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 
-use crate::cli::choices::{Format, Idle, Kind, Runtime, SimdChoice, choices};
+use crate::cli::choices::{Format, Idle, Kind, Match, Runtime, SimdChoice, choices};
 
 pub(super) const EXAMPLES: &str = "\
 Example (in a clone of the repository):
   intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
       --on order_id --left-time ts --right-time ts --between -5m..5m --out-of-orderness 5s
+
+Each order with the payment nearest to it, within 5 minutes:
+  intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
+      --on order_id --left-time ts --right-time ts --asof nearest --tolerance 5m
 
 Durations: 250ms, 5s, -20m, 1h30m, 2d, 0. A day is 24 hours.
 Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C, 143 by SIGTERM.
@@ -71,8 +75,23 @@ pub(super) struct MatchArgs {
     #[arg(long, required = true, value_name = "COL|LCOL=RCOL")]
     pub(super) on: Vec<String>,
     /// Pairs with left.time + LO <= right.time <= left.time + HI. [LO,HI) and the like open an end
-    #[arg(long, required = true, value_name = "LO..HI", allow_hyphen_values = true)]
-    pub(super) between: String,
+    #[arg(
+        long,
+        value_name = "LO..HI",
+        allow_hyphen_values = true,
+        required_unless_present = "asof"
+    )]
+    pub(super) between: Option<String>,
+    /// In place of --between: each left row with one right row, the last at or before its time, the
+    /// first at or after it, or the nearest (the earlier wins a tie)
+    #[arg(long, value_name = "DIRECTION", conflicts_with_all = ["between", "choice"])]
+    pub(super) asof: Option<AsofChoice>,
+    /// How far from the left row's time the right one of --asof may be
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(super) tolerance: Option<String>,
+    /// A right row at the very time of the left one does not count for --asof
+    #[arg(long)]
+    pub(super) strict: bool,
     /// Which rows come out: pairs (inner), pairs and unmatched rows padded (left, right, full),
     /// left rows with a match (semi) or without one (anti)
     #[arg(
@@ -82,6 +101,11 @@ pub(super) struct MatchArgs {
         hide_possible_values = true
     )]
     pub(super) kind: Kind,
+    /// Which matches of a left row count: all, at once, or one, as soon as no row that is on time
+    /// can change it: the first or last by right time, or the nearest in time (the earlier wins a
+    /// tie); one-to-one: the first, by the pair's time, whose two rows are in no other pair
+    #[arg(long = "match", value_name = "CHOICE", default_value = "all")]
+    pub(super) choice: Match,
 }
 
 /// What time it is.
@@ -203,6 +227,8 @@ pub(super) struct MachineArgs {
 choices! {
     /// A tick.
     Unit { Ms, Us, Ns }
+    /// Where the right row of a left one is looked for.
+    AsofChoice { Backward, Forward, Nearest }
     /// A policy for late rows.
     LateChoice { Drop, Fail }
     /// A policy for rows that do not parse.

@@ -4,6 +4,7 @@
 mod args;
 mod feeds;
 mod left_out;
+mod matching;
 mod open;
 mod outputs;
 mod paths;

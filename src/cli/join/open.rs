@@ -56,7 +56,7 @@ impl InputSide {
 /// [`Failure::Failed`] names the file and what is wrong with it; [`Failure::Usage`] the option that
 /// names a column which is not there.
 pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
-    let mut unit = plan.interval.unit_needed().max(plan.allowed_lateness.unit_needed());
+    let mut unit = plan.matching.unit_needed().max(plan.allowed_lateness.unit_needed());
     let [left, right] = Side::BOTH.map(|side| open_side(side, plan.side(side)));
     let mut sides = [left?, right?];
     for side in Side::BOTH {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cli::Failure;
 use crate::cli::choices::Format;
 use crate::cli::join::args::{Args, BadRows, LateChoice, OnFull, Stats, Unit, When};
+use crate::cli::join::matching::Matching;
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::size::{memory_bytes, parse_size};
 use crate::event::Side;
@@ -13,14 +14,14 @@ use crate::join::JoinKind;
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 use crate::state::Simd;
 use crate::time::LatePolicy;
-use crate::time::text::{IntervalText, TimeFormat, TimeSpan, TimeUnit, Zone};
+use crate::time::text::{TimeFormat, TimeSpan, TimeUnit, Zone};
 
 /// A join, ready to open its files.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// By [`Side::index`].
     pub(super) sides: [SidePlan; 2],
-    pub(super) interval: IntervalText,
+    pub(super) matching: Matching,
     pub(super) kind: JoinKind,
     pub(super) zone: Zone,
     /// The tick of the run, if it was given.
@@ -82,7 +83,7 @@ impl Plan {
         let allowed_lateness = not_negative("--allowed-lateness", &args.time.allowed_lateness)?;
         let plan = Plan {
             sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
-            interval: option("--between", args.matching.between.parse())?,
+            matching: Matching::resolve(&args.matching)?,
             kind: args.matching.kind.into(),
             zone: option("--timezone", Zone::parse(&args.time.timezone))?,
             unit: args.time.time_unit.map(|unit| match unit {
@@ -116,11 +117,14 @@ impl Plan {
     }
 }
 
-fn option<T, E: std::fmt::Display>(name: &str, result: Result<T, E>) -> Result<T, Failure> {
+pub(super) fn option<T, E: std::fmt::Display>(
+    name: &str,
+    result: Result<T, E>,
+) -> Result<T, Failure> {
     result.map_err(|error| Failure::usage(format!("{name}: {error}")))
 }
 
-fn not_negative(name: &str, text: &str) -> Result<TimeSpan, Failure> {
+pub(super) fn not_negative(name: &str, text: &str) -> Result<TimeSpan, Failure> {
     let span: TimeSpan = option(name, text.parse())?;
     if span < TimeSpan::ZERO {
         return Err(Failure::usage(format!("{name}: {span} is negative; give 0 or more")));

@@ -14,14 +14,14 @@ use crate::cli::join::size::show_size;
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::engine::{Ending, Engine, EngineError, Finished};
-use crate::error::{JoinError, SpecError};
+use crate::error::JoinError;
 use crate::event::{KeyKind, Side};
 use crate::join::JoinSpec;
 use crate::limits::Limits;
 use crate::sink::RowSink;
 use crate::state::Simd;
 use crate::time::text::{TimeSpan, TimeUnit};
-use crate::time::{IntervalError, Lateness, LatenessClock};
+use crate::time::{Lateness, LatenessClock};
 
 /// How often a waiting main thread looks for Ctrl-C and redraws the progress line.
 const LOOK: Duration = Duration::from_millis(50);
@@ -71,23 +71,12 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
 }
 
 fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<JoinSpec, Failure> {
-    let between = |error: &dyn std::fmt::Display| Failure::usage(format!("--between: {error}"));
-    let (lo, hi) = plan.interval.bounds(unit).map_err(|error| between(&error))?;
     let allowed = ticks("--allowed-lateness", plan.allowed_lateness, unit)?;
     let clock = if plan.machine.deterministic { LatenessClock::Own } else { LatenessClock::Merged };
-    JoinSpec::between(lo, hi)
-        .kind(plan.kind)
-        .keys(KeyKind::Bytes)
-        .lateness(Lateness { policy: plan.late, clock, allowed })
+    let spec = plan.matching.spec(unit)?.kind(plan.kind).keys(KeyKind::Bytes);
+    spec.lateness(Lateness { policy: plan.late, clock, allowed })
         .build(limits)
-        .map_err(|error| match error {
-            SpecError::Interval(IntervalError::Empty { .. }) => between(&format!(
-                "the interval {} is empty: no time in {unit} lies in it; give a lower end below \
-                 the upper one, or close the ends",
-                plan.interval
-            )),
-            _ => between(&error),
-        })
+        .map_err(|error| plan.matching.explain(&error, unit))
 }
 
 /// A duration in ticks of the run.

@@ -1,0 +1,328 @@
+//! One match for each left row: the first, the last or the nearest, once no event can change it.
+//!
+//! A left row waits in a slot, with the best partner so far and the last watermark at which the
+//! choice is open (*due*). Rows come out in the order in which they fall due, equal ones in the
+//! order of arrival.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::error::JoinError;
+use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side};
+use crate::join::slots::{Mark, Slot, Slots, end_of, is_past, replace, row_of, trim};
+use crate::join::{Emit, JoinSpec, MatchChoice};
+use crate::state::{Class, Partner, Visit};
+
+/// The left rows whose match is not yet chosen.
+pub(super) struct Choices {
+    spec: JoinSpec,
+    slots: Slots<Best>,
+    due: BinaryHeap<Reverse<Due>>,
+    /// Of the batch at work.
+    marks: Vec<Option<Mark>>,
+}
+
+/// The best partner of a left row so far.
+#[derive(Default)]
+struct Best {
+    is_there: bool,
+    ts: i64,
+    row: Vec<u8>,
+    /// The row comes out at the first watermark over this.
+    due: i128,
+}
+
+/// When a row is to be looked at. An entry whose row has another time by now is stale.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: i128,
+    arrival: u64,
+    mark: Mark,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Emitted {
+    pub(super) pairs: u64,
+    pub(super) singles: u64,
+}
+
+impl Choices {
+    pub(super) fn new(spec: JoinSpec) -> Choices {
+        Choices { spec, slots: Slots::new(), due: BinaryHeap::new(), marks: Vec::new() }
+    }
+
+    /// Bytes as allocated.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.bytes() + self.due.capacity() * size_of::<Reverse<Due>>()
+    }
+
+    /// As [`Slots::mark`].
+    pub(super) fn mark(
+        &mut self,
+        batch: &EventBatch,
+        classes: &[Class],
+        keys: KeyKind,
+    ) -> Result<EventBatch, JoinError> {
+        self.slots.mark(batch, classes, keys, &mut self.marks)
+    }
+
+    /// Takes the batch of [`mark`](Self::mark) back, after its partners were seen: emits what is
+    /// final already, pads what can have no partner any more, and lets the rest wait.
+    pub(super) fn settle_batch<E: Emit>(
+        &mut self,
+        marked: EventBatch,
+        (clock, floor): (i64, i64),
+        hasher: &KeyHasher,
+        out: &mut E,
+    ) -> Emitted {
+        self.slots.give_back(marked);
+        let mut emitted = Emitted::default();
+        let marks = std::mem::take(&mut self.marks);
+        for &mark in marks.iter().flatten() {
+            let Some((slot, _)) = self.slots.get_mut(mark) else { continue };
+            slot.more.due = due_of(&self.spec, slot);
+            let (at, arrival) = (slot.more.due, slot.arrival);
+            if slot.ts < floor || is_final(clock, at) {
+                self.emit(mark, hasher, out, &mut emitted);
+            } else {
+                self.due.push(Reverse(Due { at, arrival, mark }));
+            }
+        }
+        self.marks = marks;
+        emitted
+    }
+
+    /// Emits up to `budget` rows that are due at the clock, or all that wait if there is none.
+    /// Returns whether more may be left.
+    pub(super) fn work<E: Emit>(
+        &mut self,
+        clock: Option<i64>,
+        budget: usize,
+        hasher: &KeyHasher,
+        out: &mut E,
+    ) -> (bool, Emitted) {
+        let mut emitted = Emitted::default();
+        for _ in 0..budget {
+            let Some(&Reverse(next)) = self.due.peek() else { return (false, emitted) };
+            if clock.is_some_and(|clock| !is_past(clock, next.at)) {
+                return (false, emitted);
+            }
+            self.due.pop();
+            if self.slots.get(next.mark).is_some_and(|slot| slot.more.due == next.at) {
+                self.emit(next.mark, hasher, out, &mut emitted);
+            }
+        }
+        (true, emitted)
+    }
+
+    /// Notes a partner if it is better than what there is; an equal one that came earlier stays.
+    /// Returns whether it is.
+    fn offer(&mut self, mark: Mark, ts: i64, row: &[u8]) -> bool {
+        let Some((slot, row_bytes)) = self.slots.get_mut(mark) else { return false };
+        let best = &mut slot.more;
+        if best.is_there && !is_better(self.spec.choice(), slot.ts, ts, best.ts) {
+            return false;
+        }
+        (best.is_there, best.ts) = (true, ts);
+        replace(&mut best.row, row, row_bytes);
+        true
+    }
+
+    /// A left row of the batch at work has a partner in its interval; returns whether they match.
+    fn left_matches(&mut self, mark: Mark, ts: i64, row: &[u8]) -> bool {
+        let is_same = |slot: &Slot<Best>| slot.ts == ts;
+        if self.spec.is_apart() && self.slots.get(mark).is_some_and(is_same) {
+            return false;
+        }
+        self.offer(mark, ts, row);
+        true
+    }
+
+    /// A row comes out, with its partner or by itself, and its slot is free.
+    fn emit<E: Emit>(
+        &mut self,
+        mark: Mark,
+        hasher: &KeyHasher,
+        out: &mut E,
+        emitted: &mut Emitted,
+    ) {
+        let Some((slot, row_bytes)) = self.slots.get_mut(mark) else { return };
+        let left = slot.event(hasher);
+        if slot.more.is_there {
+            emitted.pairs += 1;
+            out.pair(left, Event { key: left.key, ts: slot.more.ts, row: &slot.more.row });
+        } else if self.spec.kind().emits_unmatched(Side::Left) {
+            emitted.singles += 1;
+            out.single(Side::Left, left);
+        }
+        slot.more.is_there = false;
+        trim(&mut slot.more.row, row_bytes);
+        self.slots.release(mark);
+    }
+}
+
+/// The last watermark at which a partner can come that would change what comes out.
+fn due_of(spec: &JoinSpec, slot: &Slot<Best>) -> i128 {
+    if !slot.more.is_there {
+        return end_of(spec, Side::Left, slot.ts);
+    }
+    let range = spec.interval().range(slot.ts);
+    let open = open_until((spec.choice(), spec.is_apart()), range, slot.ts, slot.more.ts);
+    open.map_or(i128::MIN, |last| i128::from(last) + i128::from(spec.lateness().allowed))
+}
+
+/// Whether no partner can come that would change what comes out.
+fn is_final(clock: i64, due: i128) -> bool {
+    due == i128::MIN || is_past(clock, due)
+}
+
+/// Whether a partner at `ts` would be chosen instead of one at `best`.
+fn is_better(choice: MatchChoice, left: i64, ts: i64, best: i64) -> bool {
+    match choice {
+        MatchChoice::All | MatchChoice::OneToOne => false,
+        MatchChoice::First => ts < best,
+        MatchChoice::Last => ts > best,
+        MatchChoice::Nearest => (ts.abs_diff(left), ts) < (best.abs_diff(left), best),
+    }
+}
+
+/// The last time at which a partner would be chosen instead of one at `best`; `first` and `last`
+/// are those of any partner. With `apart`, the left row's own time is none.
+fn open_until(
+    (choice, apart): (MatchChoice, bool),
+    (first, last): (i64, i64),
+    left: i64,
+    best: i64,
+) -> Option<i64> {
+    match choice {
+        MatchChoice::All | MatchChoice::OneToOne => None,
+        MatchChoice::First => (best > first).then(|| best - 1),
+        MatchChoice::Last => (best < last).then_some(last),
+        MatchChoice::Nearest => {
+            let distance = i128::from(best.abs_diff(left));
+            let left = i128::from(left);
+            // At the same distance the earlier is better.
+            let is_after = i128::from(best) > left;
+            let from = left - distance + i128::from(!is_after);
+            let to = (left + distance - 1).min(i128::from(last));
+            let to = if apart && to == left { to - 1 } else { to };
+            // Not over `last`, and not under `first`, so it is an i64.
+            (from.max(i128::from(first)) <= to).then_some(to as i64)
+        }
+    }
+}
+
+/// Offers the right partners of left events to their slots.
+pub(super) struct LeftVisit<'a> {
+    pub(super) choices: &'a mut Choices,
+    pub(super) batch: &'a EventBatch,
+    pub(super) hasher: &'a KeyHasher,
+}
+
+impl<'a> Visit for LeftVisit<'a> {
+    type Own = (Option<Mark>, Key<'a>);
+
+    fn own(&self, index: usize) -> Self::Own {
+        (self.choices.marks[index], self.batch.event(index, self.hasher).key)
+    }
+
+    fn partner(&mut self, (mark, own): Self::Own, partner: Partner<'_>) -> bool {
+        let Some(row) = row_of(own, partner.row) else { return false };
+        mark.is_some_and(|mark| self.choices.left_matches(mark, partner.ts, row))
+    }
+
+    fn over(&mut self, _index: usize) {}
+}
+
+/// Offers right events to the slots of their left partners, and emits what that makes final.
+pub(super) struct RightVisit<'a, E> {
+    pub(super) choices: &'a mut Choices,
+    pub(super) batch: &'a EventBatch,
+    pub(super) hasher: &'a KeyHasher,
+    /// The watermark that left rows wait for.
+    pub(super) clock: i64,
+    pub(super) out: &'a mut E,
+    pub(super) emitted: Emitted,
+}
+
+impl<'a, E: Emit> Visit for RightVisit<'a, E> {
+    type Own = Event<'a>;
+
+    fn own(&self, index: usize) -> Event<'a> {
+        self.batch.event(index, self.hasher)
+    }
+
+    fn partner(&mut self, own: Event<'a>, partner: Partner<'_>) -> bool {
+        let Some(mark) = Mark::of(own.key, partner.row) else { return false };
+        let choices = &mut *self.choices;
+        if choices.spec.is_apart() && own.ts == partner.ts {
+            return false;
+        }
+        // A choice that is made stays, whether it is out or only due.
+        let best = choices.slots.get(mark).map(|slot| &slot.more);
+        let is_open = best.is_some_and(|best| !best.is_there || !is_past(self.clock, best.due));
+        if !is_open || !choices.offer(mark, own.ts, own.row) {
+            return true;
+        }
+        let Some((slot, _)) = choices.slots.get_mut(mark) else { return true };
+        let due = due_of(&choices.spec, slot);
+        if is_final(self.clock, due) {
+            choices.emit(mark, self.hasher, self.out, &mut self.emitted);
+        } else if slot.more.due != due {
+            slot.more.due = due;
+            choices.due.push(Reverse(Due { at: due, arrival: slot.arrival, mark }));
+        }
+        true
+    }
+
+    fn over(&mut self, _index: usize) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would be chosen instead, by trying every time.
+    fn tried(choice: MatchChoice, (first, last): (i64, i64), left: i64, best: i64) -> Option<i64> {
+        (first..=last).rev().find(|&ts| is_better(choice, left, ts, best))
+    }
+
+    #[test]
+    fn a_choice_is_open_until_the_last_time_that_is_better() {
+        for choice in [MatchChoice::First, MatchChoice::Last, MatchChoice::Nearest] {
+            for (lo, hi) in [(-3, 3), (0, 4), (-4, 0), (2, 5), (-5, -2), (0, 0)] {
+                let (first, last) = (10 + lo, 10 + hi);
+                for best in first..=last {
+                    let expected = tried(choice, (first, last), 10, best);
+                    let got = open_until((choice, false), (first, last), 10, best);
+                    assert_eq!(got, expected, "{choice:?} {lo}..{hi} best {best}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_left_row_s_own_time_may_be_none() {
+        let (choice, range) = (MatchChoice::Nearest, (7, 13));
+        for best in (range.0..=range.1).filter(|&best| best != 10) {
+            let better = |&ts: &i64| ts != 10 && is_better(choice, 10, ts, best);
+            let expected = (range.0..=range.1).rev().find(better);
+            assert_eq!(open_until((choice, true), range, 10, best), expected, "best {best}");
+        }
+        let end = i64::MAX;
+        assert_eq!(open_until((choice, true), (end - 5, end), end, end - 2), Some(end - 1));
+    }
+
+    #[test]
+    fn the_ends_of_time_are_times_like_others() {
+        let all = (i64::MIN, i64::MAX);
+        assert_eq!(open_until((MatchChoice::First, false), all, 0, i64::MIN), None);
+        assert_eq!(open_until((MatchChoice::Last, false), all, 0, i64::MAX), None);
+        assert_eq!(open_until((MatchChoice::Last, false), all, 0, 5), Some(i64::MAX));
+        let far = open_until((MatchChoice::Nearest, false), all, i64::MAX, i64::MIN + 1);
+        assert_eq!(far, Some(i64::MAX));
+        assert!(is_better(MatchChoice::Nearest, i64::MIN + 1, 0, i64::MAX));
+        assert!(!is_past(i64::MIN, i128::from(i64::MIN) - 5), "nothing is promised yet");
+    }
+}

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Makes forms.jsonl: what as-of, one-to-one and window joins mean, by brute force.
+
+    python3 tests/conformance/naive.py > tests/conformance/forms.jsonl
+
+Written from the definitions alone, without a look at the operators: whether an answer is final is
+decided by trying every time at which an event could still come. One source a side, late rows
+dropped. The same seed gives the same bytes.
+"""
+
+import json
+import random
+
+START = float("-inf")
+END = float("inf")
+
+
+class Naive:
+    """Rows, promises and what was given out already."""
+
+    def __init__(self, config):
+        self.config = config
+        self.kind = config["join"]
+        self.allowed = config["allowed_lateness"]
+        self.own = config.get("lateness") == "own"
+        self.rows = {"L": [], "R": []}
+        self.promised = {"L": START, "R": START}
+        self.arrivals = 0
+        self.ended = False
+        self.out = []
+
+    def merged(self):
+        return min(self.promised.values())
+
+    def emit(self, **output):
+        self.out.append(output)
+
+    def alone(self, side, row_id):
+        if side == "L" and self.kind in ("left", "full"):
+            self.emit(out="left_null", l=row_id)
+        elif side == "L" and self.kind == "anti":
+            self.emit(out="left_anti", l=row_id)
+        elif side == "R" and self.kind in ("right", "full"):
+            self.emit(out="right_null", r=row_id)
+
+    def step(self, step):
+        self.out = []
+        if step["op"] in ("L", "R"):
+            self.event(step["op"], step)
+        elif step["op"] in ("WL", "WR"):
+            side = step["op"][1]
+            self.promised[side] = max(self.promised[side], step["ts"])
+        else:
+            self.promised = {"L": END, "R": END}
+            self.ended = True
+        self.settle()
+        return self.out
+
+    def event(self, side, step):
+        if step["key"] is None:
+            self.alone(side, step["id"])
+            return
+        judge = self.promised[side] if self.own else self.merged()
+        if self.is_late(step["ts"], judge):
+            self.emit(out="late_left" if side == "L" else "late_right", id=step["id"])
+            return
+        self.arrivals += 1
+        self.add(side, dict(step, arrival=self.arrivals, done=False, matched=False))
+
+    def is_late(self, ts, watermark):
+        return ts < watermark - self.allowed
+
+    def add(self, side, row):
+        self.rows[side].append(row)
+
+
+class Asof(Naive):
+    """One right row for each left one."""
+
+    def better(self, left, ts, best):
+        direction = self.config["asof"]
+        if direction == "backward":
+            return ts > best
+        if direction == "forward":
+            return ts < best
+        return (abs(ts - left), ts) < (abs(best - left), best)
+
+    def possible(self, left):
+        tolerance, direction = self.config["tolerance"], self.config["asof"]
+        first = left if direction == "forward" else left - tolerance
+        last = left if direction == "backward" else left + tolerance
+        times = range(first, last + 1)
+        return [ts for ts in times if not (self.config["strict"] and ts == left)]
+
+    def settle(self):
+        # The right side's promise is what left rows wait for.
+        watermark = self.promised["R"] if self.own else self.merged()
+        for left in self.rows["L"]:
+            if left["done"]:
+                continue
+            possible = self.possible(left["ts"])
+            best = None
+            for right in self.rows["R"]:
+                if right["key"] == left["key"] and right["ts"] in possible:
+                    if best is None or self.better(left["ts"], right["ts"], best["ts"]):
+                        best = right
+            if self.kind == "semi" and best:
+                self.emit(out="left_semi", l=left["id"])
+                left["done"] = True
+                continue
+            to_come = [ts for ts in possible if ts >= watermark - self.allowed]
+            if best and self.kind != "anti":
+                to_come = [ts for ts in to_come if self.better(left["ts"], ts, best["ts"])]
+            if to_come and not self.ended:
+                continue
+            left["done"] = True
+            if best is None:
+                self.alone("L", left["id"])
+            elif self.kind in ("inner", "left"):
+                ts = max(left["ts"], best["ts"])
+                self.emit(out="pair", l=left["id"], r=best["id"], ts=ts)
+
+
+class OneToOne(Naive):
+    """Greedy, from the start, at every step."""
+
+    def settle(self):
+        watermark = self.merged()
+        decided = END if self.ended else watermark - self.allowed
+        pairs = []
+        for left in self.rows["L"]:
+            for right in self.rows["R"]:
+                apart = right["ts"] - left["ts"]
+                if left["key"] == right["key"] and self.config["lower"] <= apart <= self.config["upper"]:
+                    arrivals = sorted((left["arrival"], right["arrival"]), reverse=True)
+                    pairs.append((max(left["ts"], right["ts"]), arrivals, left, right))
+        pairs.sort(key=lambda pair: pair[:2])
+        used = set()
+        for ts, _, left, right in pairs:
+            if ts > decided or left["arrival"] in used or right["arrival"] in used:
+                continue
+            used.update((left["arrival"], right["arrival"]))
+            if not left["matched"]:
+                left["matched"] = right["matched"] = True
+                if self.kind == "semi":
+                    self.emit(out="left_semi", l=left["id"])
+                elif self.kind != "anti":
+                    self.emit(out="pair", l=left["id"], r=right["id"], ts=ts)
+        for side in ("L", "R"):
+            reach = self.config["upper"] if side == "L" else -self.config["lower"]
+            for row in self.rows[side]:
+                over = watermark > row["ts"] + reach + self.allowed and decided >= row["ts"]
+                if not row["matched"] and not row["done"] and (over or self.ended):
+                    row["done"] = True
+                    self.alone(side, row["id"])
+
+
+def steps(rng, length):
+    listed, base = [], rng.choice([0, 0, -30, 1000])
+    for number in range(length):
+        pick, ts = rng.random(), base + number + rng.randint(-7, 7)
+        if pick < 0.7:
+            side = rng.choice("LR")
+            key = None if rng.random() < 0.04 else rng.choice("ab")
+            listed.append({"op": side, "key": key, "ts": ts, "id": f"{side.lower()}{number}"})
+        else:
+            listed.append({"op": rng.choice(["WL", "WR"]), "ts": ts})
+    return listed + [{"op": "end"}]
+
+
+def scenario(name, model, config, rng):
+    listed = steps(rng, rng.randint(8, 40))
+    naive, expected = model(config), []
+    for number, step in enumerate(listed, 1):
+        expected += [dict(output, step=number) for output in naive.step(step)]
+    line = {"name": name, "flink": "not run", "steps": [config, *listed], "expected": expected}
+    print(json.dumps(line, separators=(",", ":")))
+
+
+def config_of(rng, kinds, **more):
+    return {
+        "join": rng.choice(kinds),
+        "allowed_lateness": rng.choice([0, 0, 3]),
+        "late": "drop",
+        "lateness": rng.choice(["merged", "merged", "own"]),
+        **more,
+    }
+
+
+def main():
+    rng = random.Random(11)
+    for number in range(120):
+        more = {
+            "asof": rng.choice(["backward", "forward", "nearest"]),
+            "tolerance": rng.choice([1, 4, 10]),
+            "strict": rng.random() < 0.3,
+        }
+        kinds = ["inner", "left", "left"]
+        if not (more["strict"] and more["asof"] == "nearest"):
+            kinds += ["semi", "anti"]
+        scenario(f"asof-{number}", Asof, config_of(rng, kinds, **more), rng)
+    for number in range(60):
+        lower = rng.randint(-6, 4)
+        more = {"match": "one-to-one", "lower": lower, "upper": lower + rng.randint(0, 9)}
+        kinds = ["inner", "left", "right", "full", "semi", "anti"]
+        config = config_of(rng, kinds, **more)
+        scenario(f"one-to-one-{number}", OneToOne, config, rng)
+
+
+main()
