@@ -257,6 +257,8 @@ impl Index {
     fn move_lines(&mut self, count: usize, arenas: &Arenas) {
         self.layout = self.layout.wrapping_add(1);
         let stop = self.old.line_count.min(self.moved.saturating_add(count));
+        // Homes of all moved lines are looked up in the new table, whether anything in them lived.
+        self.table.extend_to(self.table.home_of(self.old.last_tag(stop)), &mut self.spares);
         while self.moved < stop {
             let line = self.old.line(self.moved);
             // SAFETY: a line of a table, used by one thread, no exclusive reference to it exists.
@@ -287,9 +289,7 @@ impl Index {
         while live != 0 {
             let place = live.trailing_zeros() as usize;
             let (tag, heads) = (line.tags[place], line.heads_at(place));
-            let home = self.table.home_of(tag);
-            self.table.extend_to(home, &mut self.spares);
-            let to = self.table.line(home);
+            let to = self.table.line(self.table.home_of(tag));
             // SAFETY: a line of the new table, of which no exclusive reference exists.
             let Some(empty) = (unsafe { to.as_ref() }).first_empty() else { return false };
             Entry { line: to, place: empty }.reset(tag, heads);
@@ -309,7 +309,6 @@ impl Index {
         let mut taken = [Taken::default(); LINE_KEYS * (OVERFLOW_MAX + 1)];
         let taken_len = self.old.take_out(self.moved, &mut taken, arenas);
         for (index, entry) in taken[..taken_len].iter().enumerate() {
-            self.table.extend_to(self.table.home_of(entry.tag), &mut self.spares);
             if !self.put_in(entry, arenas) {
                 self.put_back(&taken[index..taken_len], arenas);
                 return false;

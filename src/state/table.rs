@@ -143,6 +143,12 @@ impl Table {
         ((u64::from(tag) * self.line_count as u64) >> 32) as usize
     }
 
+    /// The largest tag whose home is before line `stop`, which is not 0.
+    pub(super) fn last_tag(&self, stop: usize) -> u32 {
+        let end = ((stop as u64) << 32).div_ceil(self.line_count.max(1) as u64);
+        end.saturating_sub(1).min(u64::from(u32::MAX)) as u32
+    }
+
     #[inline]
     pub(super) fn line(&self, number: usize) -> NonNull<Line> {
         let segment = self.segments[number >> SEGMENT_LOG2];

@@ -313,3 +313,34 @@ proptest! {
         prop_assert_eq!(state.row_count(), 160_000);
     }
 }
+
+/// Everything dies while the index grows: what is moved then are dead lines, and keys that come
+/// afterwards are looked up among them all the same.
+#[test]
+fn the_index_grows_over_dead_keys() {
+    let hasher = KeyHasher::new(KeyKind::Int, 1);
+    let layout = Layout { bucket_shift: 6, filter: Filter::detect(), expires: [false; 2] };
+    let probe = Probe {
+        interval: Interval::closed(0, 10).unwrap(),
+        partner_floor: i64::MIN,
+        own_floor: i64::MIN,
+    };
+    let mut batch = EventBatch::with_capacity(Side::Left, 256, 0);
+    for block_count in 1..60 {
+        let mut state = State::new(layout);
+        let mut join = |state: &mut State, blocks: std::ops::Range<u64>, ts: i64| {
+            for block in blocks {
+                batch.reset(Side::Left, 0, BatchKind::Keyed);
+                for key in block * 64..(block + 1) * 64 {
+                    let ts = Timestamp::new(ts).unwrap();
+                    batch.push(&hasher, Key::Int(key), ts, b"").unwrap();
+                }
+                state.join_batch(&batch, 0..64, &[], probe, &mut Seen::default()).unwrap();
+            }
+        };
+        join(&mut state, 0..block_count, 0);
+        assert_eq!(state.retire(Side::Left, 1_000), block_count * 64);
+        join(&mut state, 1_000..1_200, 2_000);
+        assert_eq!(state.row_count(), 200 * 64);
+    }
+}
