@@ -18,6 +18,10 @@ const CHUNKS_CROWDED: usize = CHUNK_NUMBERS / 2;
 const BUCKETS_KEPT: usize = 256;
 /// How many buckets later than its time says a row may be kept.
 const DISPLACED_BUCKETS_MAX: i64 = 2;
+/// Buckets are made wider when they have fewer rows than this each, of at least so many in all: a
+/// bucket takes a chunk and, with long rows, a store of them, well over a kibibyte.
+const THIN_ROWS: u64 = 8;
+const THIN_FROM_ROWS: u64 = 256;
 /// A new bucket's first chunk is sized by its predecessor, within these.
 const FIRST_CHUNK_BYTES_MIN: usize = 1 << 10;
 /// Emptied stores of long rows that are kept for the next bucket.
@@ -152,8 +156,10 @@ impl Ring {
                 let bytes = self
                     .bucket_bytes_expected
                     .max(place.checked_sub(1).map_or(0, |older| self.buckets[older].run_bytes()));
-                // Most of it in one chunk, which is rounded up; the rest goes to further ones.
-                let first = (bytes / 4 * 3).max(FIRST_CHUNK_BYTES_MIN);
+                // Most of it in one chunk, which is rounded up; the rest goes to further ones. No
+                // more than twice what all have on average: one crowded bucket is no rule.
+                let average = self.row_count as usize * run_bytes(0) / self.buckets.len().max(1);
+                let first = (bytes / 4 * 3).min(2 * average).max(FIRST_CHUNK_BYTES_MIN);
                 let chunk = arena.take(first, number).ok_or(Exhausted)?;
                 let chunks = self.chunk_vec_pool.pop().unwrap_or_default();
                 self.buckets.insert(place, Bucket::new(number, chunks, chunk));
@@ -253,18 +259,26 @@ impl Ring {
         rows
     }
 
-    /// Makes buckets wider when there are so many that chunk numbers run short. The chunks that
-    /// there are stay, but few further ones are needed from then on. Returns whether it did.
+    /// Makes buckets wider when there are so many that chunk numbers run short, or that the least
+    /// a bucket takes is most of what all take. The chunks that there are stay, but few further ones
+    /// are needed from then on. Returns whether it did.
     #[inline]
     pub(crate) fn widen_if_crowded(&mut self, arena: &mut Arena) -> bool {
         let shift = self.shift;
-        while arena.live_number_count() > CHUNKS_CROWDED
-            && self.buckets.len() > BUCKETS_KEPT
-            && self.shift < 63
-        {
+        while (self.is_short_of_numbers(arena) || self.is_thin()) && self.shift < 63 {
             self.widen(arena);
         }
         self.shift != shift
+    }
+
+    #[inline]
+    fn is_short_of_numbers(&self, arena: &Arena) -> bool {
+        arena.live_number_count() > CHUNKS_CROWDED && self.buckets.len() > BUCKETS_KEPT
+    }
+
+    #[inline]
+    fn is_thin(&self) -> bool {
+        self.row_count >= THIN_FROM_ROWS && self.row_count < THIN_ROWS * self.buckets.len() as u64
     }
 
     /// Makes all buckets twice as wide.
