@@ -85,6 +85,8 @@ pub enum SpecError {
     MatchKind,
     /// The tolerance of an as-of join is negative.
     NegativeTolerance(i64),
+    /// The windows are none, or go with another operator or late policy; the text says which.
+    Window(&'static str),
     /// An as-of join with another choice, or a strict `nearest` one that is semi or anti.
     AsofKind,
 }
@@ -104,6 +106,7 @@ impl fmt::Display for SpecError {
             SpecError::NegativeTolerance(ticks) => {
                 write!(f, "the tolerance is {ticks} ticks; it must be 0 or more")
             }
+            SpecError::Window(problem) => f.write_str(problem),
             SpecError::AsofKind => write!(
                 f,
                 "an as-of join makes its own choice, and a strict one by `nearest` goes with inner \

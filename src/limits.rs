@@ -24,6 +24,9 @@ pub const LANE_BATCHES_DEFAULT: usize = 64;
 /// Batches of the largest lane: beyond this, waiting in lanes only adds latency.
 pub const LANE_BATCHES_MAX: usize = 1 << 14;
 
+/// Windows that one row can be in: each has a list of its own, so more would multiply state.
+pub const WINDOWS_PER_ROW_MAX: i64 = 4096;
+
 /// Shards of one engine: their number and their mesh of lanes (n * n) stay small.
 pub const SHARD_COUNT_MAX: usize = 256;
 

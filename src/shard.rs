@@ -10,6 +10,7 @@
 //! loaded. Rows that a watermark frees are worked off between batches, a little faster than
 //! batches arrive, so that no step is long and none falls behind.
 
+mod any;
 mod budget;
 mod control;
 mod meter;

@@ -10,7 +10,7 @@ use std::fmt;
 use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, limits};
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Asof, Counters, JoinKind, JoinSpec, MatchChoice};
+use intervale::join::{Asof, Counters, JoinKind, JoinSpec, MatchChoice, Window};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
 
@@ -542,6 +542,32 @@ proptest! {
         prop_assert_eq!(sorted(&best_of(&case, spec.choice(), &pairs)), sorted(&chosen));
     }
 
+    #[test]
+    fn random_cases_of_windows(
+        case in window_case(),
+        batch_events_max in prop::sample::select(vec![1usize, 2, 7, 64]),
+        shard_count in 1..4usize,
+    ) {
+        prop_assert_eq!(compare(&case, Feed { batch_events_max, shard_count }), Ok(()));
+    }
+
+    /// Without late rows a window join gives the product of each window's rows.
+    #[test]
+    fn windows_give_the_product_of_their_rows(case in window_case()) {
+        let mut case = case;
+        case.steps.retain(|step| matches!(step, Step::Event(_) | Step::End));
+        let end = case.steps.iter().position(|step| *step == Step::End).unwrap_or(0);
+        case.steps.truncate(end + 1);
+        let mut oracle = OracleSubject::new(&case.spec, case.sources);
+        let mut got = Vec::new();
+        for step in &case.steps {
+            got.extend(apply(&mut oracle, step).expect("nothing is late"));
+        }
+        got.retain(|output| matches!(output, Output::Pair { .. }));
+        let expected = if case.spec.kind().emits_pairs() { product(&case) } else { Vec::new() };
+        prop_assert_eq!(sorted(&expected), sorted(&got));
+    }
+
     /// What a choice gives is the best of the pairs that come out without one.
     #[test]
     fn a_choice_is_the_best_of_all_pairs(
@@ -555,6 +581,90 @@ proptest! {
         let all = outputs_with(&case, MatchChoice::All, lateness);
         let chosen = outputs_with(&case, choice, lateness);
         prop_assert_eq!(sorted(&best_of(&case, choice, &all)), sorted(&chosen));
+    }
+}
+
+/// A case whose spec is that of a window join.
+fn window_case() -> impl Strategy<Value = Case> {
+    let window = prop_oneof![
+        (1..40i64, -20..20i64).prop_map(|(size, at)| Window::tumbling(size).starting_at(at)),
+        (1..40i64, 0..30i64, -9..9i64)
+            .prop_map(|(slide, more, at)| { Window::hopping(slide + more, slide).starting_at(at) }),
+        (1..30i64).prop_map(Window::session),
+        Just(Window::tumbling(i64::MAX)),
+        Just(Window::session(i64::MAX)),
+    ];
+    (case(MatchChoice::All), window).prop_map(|(mut case, window)| {
+        let mut lateness = case.spec.lateness();
+        if lateness.policy == LatePolicy::Join {
+            lateness.policy = LatePolicy::Output;
+        }
+        let builder = JoinSpec::window(window).kind(case.spec.kind()).keys(case.spec.keys());
+        case.spec = builder.lateness(lateness).build(&limits()).expect("a valid spec");
+        case
+    })
+}
+
+/// All pairs of a window join that nothing is late for, by comparing every row with every other.
+fn product(case: &Case) -> Vec<Output> {
+    let rows = |side: Side| -> Vec<&Arrival> {
+        let events = case.steps.iter().filter_map(|step| match step {
+            Step::Event(event) if event.side == side && event.key.is_some() => Some(event),
+            _ => None,
+        });
+        events.collect()
+    };
+    let (lefts, rights) = (rows(Side::Left), rows(Side::Right));
+    let mut out = Vec::new();
+    for left in &lefts {
+        for right in rights.iter().filter(|right| right.key == left.key) {
+            for end in common_ends(case, left, right) {
+                let ts = i64::try_from(end - 1).unwrap_or(i64::MAX);
+                out.push(Output::Pair { left: left.id, right: right.id, ts });
+            }
+        }
+    }
+    out
+}
+
+/// The ends of the windows that two rows share.
+fn common_ends(case: &Case, left: &Arrival, right: &Arrival) -> Vec<i128> {
+    let (low, high) = (left.ts.min(right.ts), left.ts.max(right.ts));
+    match case.spec.windows() {
+        Some(Window::Hopping { size, slide, offset }) => {
+            let (size, slide, offset) = (i128::from(size), i128::from(slide), i128::from(offset));
+            let (low, high) = (i128::from(low), i128::from(high));
+            // Down from the last window that starts at the earlier row or before.
+            let mut start = (low - offset).div_euclid(slide) * slide + offset;
+            let mut ends = Vec::new();
+            while start + size > high {
+                ends.push(start + size);
+                start -= slide;
+            }
+            ends
+        }
+        Some(Window::Session { gap }) => {
+            let mut times: Vec<i128> = case
+                .steps
+                .iter()
+                .filter_map(|step| match step {
+                    Step::Event(event) if event.key == left.key => Some(i128::from(event.ts)),
+                    _ => None,
+                })
+                .collect();
+            times.sort_unstable();
+            // Along the key's times for as long as none is missing.
+            let gap = i128::from(gap);
+            let mut last = i128::from(low);
+            for &time in times.iter().filter(|&&time| time > i128::from(low)) {
+                if time - last >= gap {
+                    break;
+                }
+                last = time;
+            }
+            if last >= i128::from(high) { vec![last + gap] } else { Vec::new() }
+        }
+        None => Vec::new(),
     }
 }
 

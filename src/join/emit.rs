@@ -21,6 +21,12 @@ pub trait Emit {
     /// A match. Its time is the larger of the two.
     fn pair(&mut self, left: Event<'_>, right: Event<'_>);
 
+    /// A match in a window, whose time is the window's last tick.
+    fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
+        let _ = ts;
+        self.pair(left, right);
+    }
+
     /// A row that comes out by itself: padded (outer), matched (semi) or unmatched (anti),
     /// whichever the join's kind is. Its time is its own.
     fn single(&mut self, side: Side, event: Event<'_>) {

@@ -38,7 +38,7 @@ impl IntervalJoin {
     /// An operator with empty state. `hasher` is the one that makes the batches' key values.
     ///
     /// # Errors
-    /// [`SpecError`] for what this operator cannot do: nothing today.
+    /// [`SpecError::Window`] when the spec is that of a window join.
     pub fn new(
         spec: JoinSpec,
         hasher: KeyHasher,
@@ -58,6 +58,11 @@ impl IntervalJoin {
         limits: Limits,
         simd: Simd,
     ) -> Result<IntervalJoin, SpecError> {
+        if spec.windows().is_some() {
+            return Err(SpecError::Window(
+                "window joins have an operator of their own: WindowJoin",
+            ));
+        }
         let choices = spec.chooses().then(|| Box::new(Choosing::new(spec)));
         let waits = |side| spec.kind().emits_unmatched(side) && choices.is_none();
         let layout = Layout {

@@ -1,8 +1,11 @@
 //! Joins: what matches, what comes out and when. Knows nothing of threads or files.
 //!
-//! [`JoinSpec`] says what to join, [`IntervalJoin`] is the operator that a shard runs, [`Join`]
-//! wraps it for a caller's own loop, and [`oracle`] is the reference that all of them are held to.
+//! [`JoinSpec`] says what to join. [`IntervalJoin`] is the operator that a shard runs, as-of joins
+//! among its specs, and [`WindowJoin`] that of window joins; [`AnyJoin`] is whichever a spec calls
+//! for. [`Join`] wraps the first for a caller's own loop, and [`oracle`] is the reference that all
+//! of them are held to.
 
+mod any;
 mod asof;
 mod choice;
 mod counters;
@@ -14,10 +17,15 @@ mod single;
 mod slots;
 mod spec;
 mod visit;
+mod window;
+mod windowed;
 
+pub use any::AnyJoin;
 pub use asof::Asof;
 pub use counters::{Counters, SideCounters};
 pub use emit::{Emit, Sink, SinkError};
 pub use interval::IntervalJoin;
 pub use single::Join;
 pub use spec::{JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice};
+pub use window::Window;
+pub use windowed::WindowJoin;

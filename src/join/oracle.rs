@@ -47,6 +47,17 @@
 //! interval that its tolerance gives: backward is the last of `-tolerance..0`, forward the first of
 //! `0..tolerance`, nearest the nearest of both; a strict one leaves the left row's own time out.
 //!
+//! **A window join** ([`Window`](crate::join::Window)) puts a row into each of its windows that is
+//! still open. A row is late when the last of them (in a session join the one that it would have
+//! alone) has its end at or before `W - allowed`, `W` as in 2. At the first merged watermark `W`
+//! with `W >= end` the window's pairs come out, by arrival of the left row, then of the right one;
+//! a row that still gets into the window afterwards gives its pairs at once. At
+//! `W >= end + allowed` its rows without a pair come out by arrival, where their side does, and the
+//! window is no more.
+//! What one watermark makes come out: by those watermarks, pairs first; then by the arrival of the
+//! windows' first rows. Sessions that a row connects become one, which ends `gap` after its last
+//! row.
+//!
 //! **One to one** ([`MatchChoice::OneToOne`]), a row of either side is in one pair at the most.
 //! Matches are candidates; they are taken in the order of (pair time, arrival of the later row,
 //! arrival of the earlier one), and each becomes a pair if both of its rows are still free. That is
@@ -56,11 +67,14 @@
 //! decides a pair of the row's own time. All of this in one order: by those watermarks, pairs
 //! before rows where they are the same.
 
+mod choice;
 mod pairing;
+mod window;
 
-use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::mem;
 
+use choice::rank;
 use pairing::Pairing;
 
 use crate::error::JoinError;
@@ -131,6 +145,9 @@ pub struct Oracle {
     counters: Counters,
     /// Where rows are paired one to one.
     pairing: Pairing,
+    /// The windows of a window join, and the arrivals of rows that have met in one.
+    windows: Vec<window::Live>,
+    window_matched: BTreeSet<u64>,
     out: Vec<Output>,
 }
 
@@ -159,6 +176,8 @@ impl Oracle {
             arrivals: 0,
             counters: Counters::default(),
             pairing: Pairing::default(),
+            windows: Vec::new(),
+            window_matched: BTreeSet::new(),
             out: Vec::new(),
         }
     }
@@ -193,6 +212,10 @@ impl Oracle {
             return Ok(mem::take(&mut self.out));
         };
 
+        if let Some(window) = self.spec.windows() {
+            self.window_event(window, (side, source), key, ts, id)?;
+            return Ok(mem::take(&mut self.out));
+        }
         let on_time_from = self.spec.lateness().threshold(self.judging_watermark(side, source));
         let late = ts < on_time_from;
         if late {
@@ -402,6 +425,7 @@ impl Oracle {
         outputs.sort_by_key(|(order, _)| *order);
         self.out.extend(outputs.into_iter().map(|(_, output)| output));
         self.decide(input_ended);
+        self.settle_windows(input_ended);
         mem::take(&mut self.out)
     }
 
@@ -443,28 +467,6 @@ impl Oracle {
         better_from.max(on_time_from) > better_to
     }
 
-    /// The first and last right time that would be chosen instead of one at `best_ts`, if there is
-    /// any between them; equal times would not, the first to arrive stays.
-    fn better_times(&self, left_ts: i64, best_ts: i64) -> (i128, i128) {
-        let (first, last) = self.spec.interval().range(left_ts);
-        let (first, last) = (i128::from(first), i128::from(last));
-        let (left, best) = (i128::from(left_ts), i128::from(best_ts));
-        match self.spec.choice() {
-            // Nothing is chosen, so nothing is open.
-            MatchChoice::All | MatchChoice::OneToOne => (0, -1),
-            MatchChoice::First => (first, best - 1),
-            MatchChoice::Last => (best + 1, last),
-            MatchChoice::Nearest => {
-                let distance = (best - left).abs();
-                // At the same distance the earlier is better.
-                let earliest = if best > left { left - distance } else { left - distance + 1 };
-                let latest = (left + distance - 1).min(last);
-                let is_own_time = self.spec.is_apart() && latest == left;
-                (earliest.max(first), if is_own_time { latest - 1 } else { latest })
-            }
-        }
-    }
-
     fn is_one_to_one(&self) -> bool {
         self.spec.choice() == MatchChoice::OneToOne
     }
@@ -483,15 +485,5 @@ impl Oracle {
     fn emit_single(&mut self, side: Side, id: u64) {
         self.counters.sides[side.index()].singles += 1;
         self.out.push(Output::Single { side, id });
-    }
-}
-
-/// The partner with the smallest rank is chosen.
-fn rank(choice: MatchChoice, left_ts: i64, right_ts: i64) -> (u64, Reverse<i64>, i64) {
-    match choice {
-        MatchChoice::First => (0, Reverse(0), right_ts),
-        MatchChoice::Last => (0, Reverse(right_ts), 0),
-        MatchChoice::Nearest => (left_ts.abs_diff(right_ts), Reverse(0), right_ts),
-        MatchChoice::All | MatchChoice::OneToOne => (0, Reverse(0), 0),
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::error::SpecError;
 use crate::event::{KeyKind, Side};
-use crate::join::Asof;
+use crate::join::{Asof, Window};
 use crate::limits::Limits;
-use crate::time::{Bound, Interval, IntervalError, Lateness, WATERMARK_START};
+use crate::time::{Bound, Interval, IntervalError, LatePolicy, Lateness, WATERMARK_START};
 
 /// Which rows come out of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +82,7 @@ pub struct JoinSpec {
     choice: MatchChoice,
     /// Rows at the same time do not match.
     apart: bool,
+    windows: Option<Window>,
 }
 
 /// Collects the parts of a [`JoinSpec`].
@@ -94,6 +95,7 @@ pub struct JoinSpecBuilder {
     lateness: Lateness,
     choice: MatchChoice,
     asof: Option<Asof>,
+    windows: Option<Window>,
     allow_empty: bool,
 }
 
@@ -108,8 +110,18 @@ impl JoinSpec {
             lateness: Lateness::default(),
             choice: MatchChoice::default(),
             asof: None,
+            windows: None,
             allow_empty: false,
         }
+    }
+
+    /// Starts a spec of a window join: pairs are rows of one key in one window. It is a
+    /// [`WindowJoin`](crate::join::WindowJoin)'s; its interval is only how far apart rows of a
+    /// window of a single event can be.
+    pub fn window(window: Window) -> JoinSpecBuilder {
+        let reach = Bound::Closed(window.span().max(1) - 1);
+        let back = Bound::Closed(1 - window.span().max(1));
+        JoinSpecBuilder { windows: Some(window), ..JoinSpec::between(back, reach) }
     }
 
     /// Starts a spec of an as-of join: one right row for each left one. It is what an interval join
@@ -155,6 +167,12 @@ impl JoinSpec {
     #[inline]
     pub fn choice(&self) -> MatchChoice {
         self.choice
+    }
+
+    /// The windows of a window join.
+    #[inline]
+    pub fn windows(&self) -> Option<Window> {
+        self.windows
     }
 
     /// Whether a left and a right row of one key match by their times.
@@ -256,6 +274,18 @@ impl JoinSpecBuilder {
         if let Some(asof) = self.asof {
             self.check_asof(asof)?;
         }
+        if let Some(window) = self.windows {
+            window.check()?;
+            if self.choice != MatchChoice::All {
+                return Err(SpecError::Window("a window join gives all pairs; choose none"));
+            }
+            if self.lateness.policy == LatePolicy::Join {
+                return Err(SpecError::Window(
+                    "a row whose windows are all over has nothing to join with; choose another \
+                     late policy",
+                ));
+            }
+        }
         let interval = if self.allow_empty {
             Interval::new_or_empty(self.lo, self.hi)?
         } else {
@@ -278,6 +308,7 @@ impl JoinSpecBuilder {
             lateness: self.lateness,
             choice: self.choice,
             apart: self.asof.is_some_and(Asof::is_apart),
+            windows: self.windows,
         })
     }
 

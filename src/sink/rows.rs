@@ -115,7 +115,8 @@ impl Block {
 }
 
 impl RowSink {
-    fn row(&mut self, left: Option<Event<'_>>, right: Option<Event<'_>>) {
+    /// `ts` is the row's time where that is not the larger of the two.
+    fn row(&mut self, left: Option<Event<'_>>, right: Option<Event<'_>>, ts: Option<i64>) {
         if self.failed.is_some() {
             return;
         }
@@ -129,8 +130,8 @@ impl RowSink {
             (None, None) => return,
         }
         if self.shared.sorter.is_some() {
-            let ts = |event: Option<Event<'_>>| event.map_or(i64::MIN, |event| event.ts);
-            let time = ts(left).max(ts(right));
+            let of = |event: Option<Event<'_>>| event.map_or(i64::MIN, |event| event.ts);
+            let time = ts.unwrap_or_else(|| of(left).max(of(right)));
             let place = Place { time, left: left_position, right: right_position };
             let mut number = [0; 8];
             let key = left.or(right).map_or(Key::Null, |event| event.key);
@@ -185,13 +186,17 @@ fn key_bytes<'a>(key: Key<'a>, number: &'a mut [u8; 8]) -> &'a [u8] {
 
 impl Emit for RowSink {
     fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
-        self.row(Some(left), Some(right));
+        self.row(Some(left), Some(right), None);
+    }
+
+    fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
+        self.row(Some(left), Some(right), Some(ts));
     }
 
     fn single(&mut self, side: Side, event: Event<'_>) {
         match side {
-            Side::Left => self.row(Some(event), None),
-            Side::Right => self.row(None, Some(event)),
+            Side::Left => self.row(Some(event), None, None),
+            Side::Right => self.row(None, Some(event), None),
         }
     }
 

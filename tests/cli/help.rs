@@ -44,7 +44,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
             count += 1;
         }
     }
-    assert_eq!(count, 9, "two of join, two of load and doctor, three of completions");
+    assert_eq!(count, 10, "three of join, two of load and doctor, three of completions");
 }
 
 #[test]

@@ -18,3 +18,4 @@ mod state;
 mod support;
 mod time;
 mod trouble;
+mod window;

@@ -7,7 +7,7 @@ use intervale::engine::{Engine, Source};
 use intervale::error::JoinError;
 use intervale::event::{Event, Key, KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Emit, JoinSpec, Sink};
+use intervale::join::{AnyJoin, Emit, JoinSpec, Sink};
 use intervale::runtime::{CoreChoice, RuntimeChoice};
 
 use super::limits;
@@ -19,7 +19,7 @@ type Taken = Arc<Mutex<Vec<Output>>>;
 
 /// An engine with a barrier after every step, so that it is known which step caused what.
 pub struct EngineSubject {
-    engine: Option<Engine<Record>>,
+    engine: Option<Engine<Record, AnyJoin>>,
     /// Until they end.
     sources: [Vec<Option<Source>>; 2],
     keys: KeyKind,
@@ -35,16 +35,16 @@ impl EngineSubject {
         shard_count: usize,
         runtime: RuntimeChoice,
     ) -> EngineSubject {
-        let taken = Taken::default();
+        let (taken, spec) = (Taken::default(), *spec);
         // Each shard gets an equal part.
         let mut whole = limits();
         whole.state_bytes_max = whole.state_bytes_max.map(|bytes| bytes * shard_count as u64);
-        let engine = Engine::builder(*spec)
+        let engine = Engine::builder(spec)
             .cores(CoreChoice::count(shard_count).expect("a count of shards"))
             .runtime(runtime)
             .limits(whole)
             .sinks(|_| Record(Arc::clone(&taken)))
-            .start()
+            .start_with(|_, hasher, limits| AnyJoin::new(spec, hasher.clone(), limits, None))
             .expect("the engine starts");
         let sources = Side::BOTH.map(|side| {
             let add = |_| Some(engine.source(side).expect("a source more"));
@@ -120,6 +120,10 @@ impl Record {
 impl Emit for Record {
     fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
         let ts = left.ts.max(right.ts);
+        self.take(Output::Pair { left: id_of(&left), right: id_of(&right), ts });
+    }
+
+    fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
         self.take(Output::Pair { left: id_of(&left), right: id_of(&right), ts });
     }
 

@@ -3,19 +3,19 @@
 use intervale::error::JoinError;
 use intervale::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Counters, Emit, IntervalJoin, JoinSpec};
+use intervale::join::{AnyJoin, Counters, Emit, JoinSpec};
 use intervale::state::Simd;
 use intervale::time::{LatenessClock, SideClock, Timestamp};
 
 use super::limits;
 use super::subject::{Arrival, Subject};
 
-/// [`IntervalJoin`]s behind the clocks that an engine's sources and exchange would keep.
+/// Operators behind the clocks that an engine's sources and exchange would keep.
 pub struct OperatorSubject {
     spec: JoinSpec,
     hasher: KeyHasher,
     clocks: [SideClock; 2],
-    shards: Vec<IntervalJoin>,
+    shards: Vec<AnyJoin>,
     /// Rows that one call of `work` may free; small, so that the loop around it is exercised.
     work_budget: usize,
     ended: bool,
@@ -33,7 +33,7 @@ impl OperatorSubject {
         simd: Simd,
     ) -> OperatorSubject {
         let hasher = KeyHasher::new(spec.keys(), 42);
-        let shard = || IntervalJoin::with_simd(*spec, hasher.clone(), limits(), simd).unwrap();
+        let shard = || AnyJoin::new(*spec, hasher.clone(), limits(), Some(simd)).unwrap();
         OperatorSubject {
             spec: *spec,
             clocks: sources.map(SideClock::new),
@@ -56,7 +56,7 @@ impl OperatorSubject {
 
     /// The time below which no shard will emit.
     pub fn output_watermark(&self) -> i64 {
-        self.shards.iter().map(IntervalJoin::output_watermark).min().expect("at least one shard")
+        self.shards.iter().map(AnyJoin::output_watermark).min().expect("at least one shard")
     }
 
     /// Whether the input has ended, once at least.
@@ -213,6 +213,11 @@ impl Emit for Collected {
     fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
         assert_eq!(left.key, right.key, "a pair has one key");
         let ts = left.ts.max(right.ts);
+        self.0.push(Output::Pair { left: id_of(&left), right: id_of(&right), ts });
+    }
+
+    fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
+        assert_eq!(left.key, right.key, "a pair has one key");
         self.0.push(Output::Pair { left: id_of(&left), right: id_of(&right), ts });
     }
 

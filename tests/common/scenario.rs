@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Asof, JoinKind, JoinSpec, MatchChoice};
+use intervale::join::{Asof, JoinKind, JoinSpec, MatchChoice, Window};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use serde_json::Value;
 
@@ -190,9 +190,10 @@ fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
         Some(other) => panic!("unknown match {other}"),
     };
     let allowed = config["allowed_lateness"].as_i64().unwrap_or(0);
-    let start = match config["asof"].as_str() {
-        Some(direction) => JoinSpec::asof(asof(direction, config)),
-        None => {
+    let start = match (config["asof"].as_str(), config["window"].as_str()) {
+        (Some(direction), _) => JoinSpec::asof(asof(direction, config)),
+        (None, Some(kind)) => JoinSpec::window(window(kind, config)),
+        (None, None) => {
             let lower = bound("lower", "lower_inclusive");
             JoinSpec::between(lower, bound("upper", "upper_inclusive")).choice(choice)
         }
@@ -204,6 +205,17 @@ fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
         .allow_empty()
         .build(&limits())
         .unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+fn window(kind: &str, config: &Value) -> Window {
+    let ticks = |field: &str| config[field].as_i64().unwrap_or(0);
+    let window = match kind {
+        "tumble" => Window::tumbling(ticks("size")),
+        "hop" => Window::hopping(ticks("size"), ticks("slide")),
+        "session" => Window::session(ticks("gap")),
+        other => panic!("unknown window {other}"),
+    };
+    window.starting_at(ticks("offset"))
 }
 
 fn asof(direction: &str, config: &Value) -> Asof {

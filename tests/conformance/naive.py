@@ -155,6 +155,74 @@ class OneToOne(Naive):
                     self.alone(side, row["id"])
 
 
+class Windows(Naive):
+    """Rows of one key in one window."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.live = []
+
+    def spans(self, ts):
+        config = self.config
+        if config["window"] == "session":
+            return [(ts, ts + config["gap"])]
+        size = config["size"]
+        slide = config.get("slide", size)
+        starts = range(ts - size + 1, ts + 1)
+        return [(s, s + size) for s in starts if (s - config["offset"]) % slide == 0]
+
+    def is_late(self, ts, watermark):
+        return all(end <= watermark - self.allowed for _, end in self.spans(ts))
+
+    def add(self, side, row):
+        row["side"] = side
+        is_session = self.config["window"] == "session"
+        for start, end in self.spans(row["ts"]):
+            if end + self.allowed <= self.merged():
+                continue
+            window = {"key": row["key"], "start": start, "end": end, "rows": [row], "paired": set()}
+            rest = []
+            for other in self.live:
+                meets = other["start"] < end and start < other["end"]
+                same = (other["start"], other["end"]) == (start, end)
+                if other["key"] == row["key"] and (meets if is_session else same):
+                    window["start"] = min(window["start"], other["start"])
+                    window["end"] = max(window["end"], other["end"])
+                    window["rows"] += other["rows"]
+                    window["paired"] |= other["paired"]
+                else:
+                    rest.append(other)
+            window["rows"].sort(key=lambda row: row["arrival"])
+            self.live = rest + [window]
+
+    def settle(self):
+        rest = []
+        for window in self.live:
+            if not self.ended and self.merged() < window["end"]:
+                rest.append(window)
+                continue
+            paired = window["paired"]
+            for left in window["rows"]:
+                for right in window["rows"]:
+                    pair = (left["arrival"], right["arrival"])
+                    if left["side"] != "L" or right["side"] != "R" or pair in paired:
+                        continue
+                    is_first = all(of_left != left["arrival"] for of_left, _ in paired)
+                    paired.add(pair)
+                    if self.kind == "semi" and is_first:
+                        self.emit(out="left_semi", l=left["id"])
+                    elif self.kind not in ("semi", "anti"):
+                        self.emit(out="pair", l=left["id"], r=right["id"], ts=window["end"] - 1)
+            if not self.ended and self.merged() < window["end"] + self.allowed:
+                rest.append(window)
+                continue
+            met = {arrival for pair in paired for arrival in pair}
+            for row in window["rows"]:
+                if row["arrival"] not in met:
+                    self.alone(row["side"], row["id"])
+        self.live = rest
+
+
 def steps(rng, length):
     listed, base = [], rng.choice([0, 0, -30, 1000])
     for number in range(length):
@@ -205,6 +273,15 @@ def main():
         kinds = ["inner", "left", "right", "full", "semi", "anti"]
         config = config_of(rng, kinds, **more)
         scenario(f"one-to-one-{number}", OneToOne, config, rng)
+    for number in range(120):
+        kind, offset = rng.choice(["tumble", "hop", "session"]), rng.choice([0, 0, 3, -4])
+        more = {
+            "tumble": {"window": kind, "size": rng.choice([1, 5, 12]), "offset": offset},
+            "hop": {"window": kind, "size": 10, "slide": rng.choice([2, 5, 7]), "offset": offset},
+            "session": {"window": kind, "gap": rng.choice([2, 4, 9])},
+        }[kind]
+        kinds = ["inner", "left", "right", "full", "semi", "anti"]
+        scenario(f"{kind}-{number}", Windows, config_of(rng, kinds, **more), rng)
 
 
 main()

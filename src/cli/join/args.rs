@@ -13,6 +13,10 @@ Each order with the payment nearest to it, within 5 minutes:
   intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
       --on order_id --left-time ts --right-time ts --asof nearest --tolerance 5m
 
+Orders and payments of the same 5 minutes:
+  intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
+      --on order_id --left-time ts --right-time ts --window tumble:5m
+
 Durations: 250ms, 5s, -20m, 1h30m, 2d, 0. A day is 24 hours.
 Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C, 143 by SIGTERM.
 Stopped, it ends with complete rows and a report; a file that was to be replaced stays, and the rows
@@ -79,12 +83,16 @@ pub(super) struct MatchArgs {
         long,
         value_name = "LO..HI",
         allow_hyphen_values = true,
-        required_unless_present = "asof"
+        required_unless_present_any = ["asof", "window"]
     )]
     pub(super) between: Option<String>,
     /// In place of --between: each left row with one right row, the last at or before its time, the
     /// first at or after it, or the nearest (the earlier wins a tie)
-    #[arg(long, value_name = "DIRECTION", conflicts_with_all = ["between", "choice"])]
+    #[arg(
+        long,
+        value_name = "DIRECTION",
+        conflicts_with_all = ["between", "choice", "window"]
+    )]
     pub(super) asof: Option<AsofChoice>,
     /// How far from the left row's time the right one of --asof may be
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
@@ -92,6 +100,11 @@ pub(super) struct MatchArgs {
     /// A right row at the very time of the left one does not count for --asof
     #[arg(long)]
     pub(super) strict: bool,
+    /// In place of --between: rows of a key in one window of time, when it is over: tumble:5m, or
+    /// tumble:1d,6h to start at 06:00; hop:10m,1m, a window of 10 minutes every minute;
+    /// session:30s, rows of either side that follow each other by less
+    #[arg(long, value_name = "WINDOW", conflicts_with_all = ["between", "choice"])]
+    pub(super) window: Option<String>,
     /// Which rows come out: pairs (inner), pairs and unmatched rows padded (left, right, full),
     /// left rows with a match (semi) or without one (anti)
     #[arg(

@@ -1,4 +1,4 @@
-//! What matches: `--between`, or `--asof`.
+//! What matches: `--between`, `--asof` or `--window`.
 
 use std::fmt::Display;
 
@@ -6,6 +6,7 @@ use crate::cli::Failure;
 use crate::cli::join::args::{AsofChoice, MatchArgs};
 use crate::cli::join::plan::{not_negative, option};
 use crate::cli::join::run::ticks;
+use crate::cli::join::window::WindowText;
 use crate::error::SpecError;
 use crate::event::Side;
 use crate::join::{Asof, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice};
@@ -19,6 +20,8 @@ pub(super) enum Matching {
     Between { interval: IntervalText, choice: MatchChoice },
     /// `--asof`, `--tolerance` and `--strict`.
     Asof { direction: AsofChoice, tolerance: TimeSpan, strict: bool },
+    /// `--window`.
+    Window(WindowText),
 }
 
 impl Matching {
@@ -52,8 +55,11 @@ impl Matching {
                  --between"
             )));
         }
+        if let Some(window) = &args.window {
+            return Ok(Matching::Window(WindowText::parse(window)?));
+        }
         let Some(interval) = &args.between else {
-            return Err(Failure::usage("give --between LO..HI, or --asof"));
+            return Err(Failure::usage("give --between LO..HI, --asof or --window"));
         };
         let choice = args.choice.into();
         if pads_right && !matches!(choice, MatchChoice::All | MatchChoice::OneToOne) {
@@ -70,6 +76,7 @@ impl Matching {
         match self {
             Matching::Between { interval, .. } => interval.unit_needed(),
             Matching::Asof { tolerance, .. } => tolerance.unit_needed(),
+            Matching::Window(window) => window.unit_needed(),
         }
     }
 
@@ -92,6 +99,7 @@ impl Matching {
                 let asof = asof.within(ticks("--tolerance", tolerance, unit)?);
                 Ok(JoinSpec::asof(if strict { asof.strict() } else { asof }))
             }
+            Matching::Window(window) => Ok(JoinSpec::window(window.window(unit)?)),
         }
     }
 
@@ -115,6 +123,7 @@ impl Matching {
                 &"with --strict no time is left within it; give more than 0, or leave --strict out",
             ),
             (Matching::Asof { .. }, error) => say("--asof", error),
+            (Matching::Window(_), error) => say("--window", error),
         }
     }
 }

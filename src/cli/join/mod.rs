@@ -12,6 +12,7 @@ mod plan;
 mod report;
 mod run;
 mod size;
+mod window;
 
 pub use args::Args;
 

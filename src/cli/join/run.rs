@@ -16,7 +16,7 @@ use crate::cli::{Console, Failure, StopSignal, os};
 use crate::engine::{Ending, Engine, EngineError, Finished};
 use crate::error::JoinError;
 use crate::event::{KeyKind, Side};
-use crate::join::JoinSpec;
+use crate::join::{AnyJoin, JoinSpec};
 use crate::limits::Limits;
 use crate::sink::RowSink;
 use crate::state::Simd;
@@ -45,9 +45,6 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     if let Some(drift) = drift {
         builder = builder.max_drift(drift);
     }
-    if let Some(simd) = plan.machine.simd {
-        builder = builder.simd(simd);
-    }
     let cores =
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
     let outputs = Outputs::open(plan, &inputs, cores, spec.output_hold_back())?;
@@ -58,7 +55,9 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let sinks = outputs.sinks.clone();
     let engine = builder
         .sinks(move |shard| sinks.sink(shard))
-        .start()
+        .start_with(|_, hasher, limits| {
+            AnyJoin::new(spec, hasher.clone(), limits, plan.machine.simd)
+        })
         .map_err(|error| Failure::failed(error.to_string()))?;
     for note in engine.notes() {
         Console::stderr().note(note);
@@ -100,7 +99,7 @@ fn max_drift(plan: &Plan, spec: &JoinSpec, unit: TimeUnit) -> Option<i64> {
 
 /// Waits for the end, drawing progress. Returns the signal that ended it, if one did.
 fn watch(
-    engine: &Engine<RowSink>,
+    engine: &Engine<RowSink, AnyJoin>,
     plan: &Plan,
     feeds: &Feeds,
     unit: TimeUnit,

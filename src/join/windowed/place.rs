@@ -1,0 +1,150 @@
+//! Which window a row goes to: windows are opened, sessions grow and become one.
+
+use std::cmp::Reverse;
+
+use super::rows::KeyRef;
+use super::{Live, Member, Turn, WindowJoin};
+use crate::event::Side;
+use crate::join::window::{Span, Window};
+
+/// An event on its way into its windows.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived<'a> {
+    pub(super) side: Side,
+    pub(super) key: KeyRef<'a>,
+    pub(super) row: u32,
+}
+
+impl WindowJoin {
+    /// Adds a row to the window of its key with this very span, which is made if need be.
+    pub(super) fn join_window(&mut self, span: Span, arrived: Arrived<'_>) -> u64 {
+        let listed = self.keys.get(&arrived.key);
+        let place = listed.map(|list| list.binary_search_by_key(&span.start, |(start, _)| *start));
+        if let (Some(list), Some(Ok(at))) = (listed, place) {
+            let window = list[at].1;
+            self.add(window, arrived);
+            return window;
+        }
+        self.open(span, arrived)
+    }
+
+    /// Adds a row to the session of its key that it is near to; sessions that it connects become
+    /// one.
+    pub(super) fn join_session(&mut self, span: Span, arrived: Arrived<'_>) -> u64 {
+        let list = self.keys.get(&arrived.key).map_or(&[][..], |list| &list[..]);
+        let meets = |&&(start, window): &&(i128, u64)| {
+            let end = self.windows.get(&window).map_or(start, |live| live.span.end);
+            start < span.end && span.start < end
+        };
+        let met: Vec<u64> = list.iter().filter(meets).map(|(_, window)| *window).collect();
+        let Some((&window, others)) = met.split_first() else { return self.open(span, arrived) };
+        let others: Vec<Live> = others.iter().filter_map(|&other| self.remove(other)).collect();
+        if let Some(live) = self.windows.get_mut(&window) {
+            let before = live.span;
+            let capacity: usize = live.members.iter().map(Vec::capacity).sum();
+            for other in others {
+                live.arrival = live.arrival.min(other.arrival);
+                live.span.end = live.span.end.max(other.span.end);
+                for (members, more) in live.members.iter_mut().zip(other.members) {
+                    members.extend(more);
+                    members.sort_by_key(|member| self.rows.arrival(member.row));
+                }
+            }
+            live.span.start = live.span.start.min(span.start);
+            live.span.end = live.span.end.max(span.end);
+            let more: usize = live.members.iter().map(Vec::capacity).sum();
+            self.member_bytes += (more - capacity) * size_of::<Member>();
+            let after = live.span;
+            if before.end != after.end {
+                // It fires again, for those that have not met.
+                live.is_fired = false;
+            }
+            if before != after {
+                self.moved(window, before, after, arrived);
+            }
+        }
+        self.add(window, arrived);
+        window
+    }
+
+    /// A session has another start or end than before.
+    fn moved(&mut self, window: u64, before: Span, after: Span, arrived: Arrived<'_>) {
+        if before.start != after.start {
+            if let Some(list) = self.keys.get_mut(&arrived.key)
+                && let Some(entry) = list.iter_mut().find(|(_, other)| *other == window)
+            {
+                entry.0 = after.start;
+            }
+            self.count_start(before.start, false);
+            self.count_start(after.start, true);
+        }
+        self.schedule(window);
+    }
+
+    fn open(&mut self, span: Span, arrived: Arrived<'_>) -> u64 {
+        self.next_window += 1;
+        let window = self.next_window;
+        let arrival = self.rows.arrival(arrived.row);
+        let key = arrived.key.value;
+        let members = Default::default();
+        self.windows.insert(window, Live { span, arrival, key, members, is_fired: false });
+        let list = match self.keys.get_mut(&arrived.key) {
+            Some(list) => list,
+            None => self.keys.entry(arrived.key.to_owned()).or_default(),
+        };
+        let at = list.partition_point(|(start, _)| *start < span.start);
+        list.insert(at, (span.start, window));
+        self.count_start(span.start, true);
+        self.schedule(window);
+        self.add(window, arrived);
+        window
+    }
+
+    fn add(&mut self, window: u64, arrived: Arrived<'_>) {
+        let Some(live) = self.windows.get_mut(&window) else { return };
+        let members = &mut live.members[arrived.side.index()];
+        let before = members.capacity();
+        members.push(Member { row: arrived.row, is_paired: false, group: 0 });
+        self.member_bytes += (members.capacity() - before) * size_of::<Member>();
+    }
+
+    /// Enters the turns of a window as it is now.
+    fn schedule(&mut self, window: u64) {
+        let Some(live) = self.windows.get(&window) else { return };
+        let (arrival, start, end) = (live.arrival, live.span.start, live.span.end);
+        let allowed = i128::from(self.spec.lateness().allowed);
+        for (at, closes) in [(end - 1, false), (end + allowed - 1, true)] {
+            self.turns.push(Reverse(Turn { at, closes, arrival, start, window }));
+        }
+    }
+
+    fn count_start(&mut self, start: i128, is_more: bool) {
+        if !matches!(self.window, Window::Session { .. }) {
+            return;
+        }
+        let count = self.starts.entry(start).or_default();
+        *count = if is_more { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            self.starts.remove(&start);
+        }
+    }
+
+    /// Takes a window out of all lists; its rows stay.
+    pub(super) fn remove(&mut self, window: u64) -> Option<Live> {
+        let live = self.windows.remove(&window)?;
+        let member = live.members.iter().flatten().next();
+        if let Some(member) = member {
+            let key = self.rows.key(member.row, live.key, self.hasher.kind());
+            if let Some(list) = self.keys.get_mut(&key) {
+                list.retain(|(_, other)| *other != window);
+                if list.is_empty() {
+                    self.keys.remove(&key);
+                }
+            }
+        }
+        let capacity: usize = live.members.iter().map(Vec::capacity).sum();
+        self.member_bytes -= capacity * size_of::<Member>();
+        self.count_start(live.span.start, false);
+        Some(live)
+    }
+}

@@ -1,0 +1,42 @@
+//! A shard that runs whichever operator its spec calls for.
+
+use super::Operator;
+use crate::error::JoinError;
+use crate::event::EventBatch;
+use crate::join::{AnyJoin, Counters, Emit};
+
+impl Operator for AnyJoin {
+    #[inline]
+    fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
+        AnyJoin::on_batch(self, batch, out)
+    }
+
+    fn advance(&mut self, left: i64, right: i64) {
+        AnyJoin::advance(self, left, right);
+    }
+
+    fn finish(&mut self) {
+        AnyJoin::finish(self);
+    }
+
+    fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
+        AnyJoin::work(self, budget, out)
+    }
+
+    fn output_watermark(&self) -> i64 {
+        AnyJoin::output_watermark(self)
+    }
+
+    #[inline]
+    fn counters(&self) -> &Counters {
+        AnyJoin::counters(self)
+    }
+
+    fn state_bytes(&self) -> u64 {
+        AnyJoin::state_bytes(self)
+    }
+
+    fn trim(&mut self, keep_bytes: u64) {
+        AnyJoin::trim(self, keep_bytes);
+    }
+}
