@@ -310,6 +310,32 @@ fn all_short_sequences_with_a_choice() {
     check_all(&alphabet, 4, &specs);
 }
 
+/// Windows that fire, get rows after that, and, if they are sessions, grow and fire again.
+#[test]
+fn all_short_sequences_of_windows() {
+    let alphabet = [
+        event(Side::Left, "a", 10),
+        event(Side::Right, "a", 10),
+        event(Side::Right, "a", 12),
+        event(Side::Left, "a", 14),
+        watermark(Side::Left, 14),
+        watermark(Side::Right, 14),
+    ];
+    let mut specs = Vec::new();
+    for (window, kind) in [
+        (Window::session(3), JoinKind::Full),
+        (Window::session(3), JoinKind::Semi),
+        (Window::hopping(4, 2), JoinKind::Left),
+    ] {
+        for clock in CLOCKS {
+            let lateness = Lateness { policy: LatePolicy::Output, clock, allowed: 5 };
+            let builder = JoinSpec::window(window).kind(kind).lateness(lateness);
+            specs.push(builder.build(&limits()).expect("a valid spec"));
+        }
+    }
+    check_all(&alphabet, 5, &specs);
+}
+
 /// One step before its times are scaled and shifted: what, which source and key, and a time that
 /// strays by `jitter` from how far the case has come.
 #[derive(Clone, Copy, Debug)]
