@@ -20,6 +20,7 @@ mod os;
 mod plot;
 mod progress;
 mod text;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -57,6 +58,8 @@ pub enum Command {
     Load(load::Args),
     /// Writes a made workload as two files
     Gen(r#gen::Args),
+    /// Compares a result, pair by pair, with an offline join of the whole files
+    Verify(Box<verify::Args>),
     /// Checks this host, and says what to change
     Doctor(doctor::Args),
     /// Prints a completion script for a shell
@@ -117,6 +120,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Gen(args) => r#gen::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

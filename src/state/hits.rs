@@ -164,8 +164,8 @@ impl Hits {
     }
 
     /// Puts the hits since `mark`, collected from the oldest bucket to the newest, into the order
-    /// in which their rows were stored. `now` is the next row's place in that order. Returns whether
-    /// they are in that order as they were collected, run by run.
+    /// in which their rows were stored. `now` is the next row's place in that order. Returns
+    /// whether they are in that order as they were collected, run by run.
     #[inline]
     pub(super) fn order(&mut self, mark: Mark, now: u32) -> bool {
         let mut last = None;

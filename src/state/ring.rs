@@ -1,6 +1,7 @@
 //! The time buckets of one side: found by number, filled, retired from the oldest on.
 //!
-//! Bucket `n` holds the rows with `ts >> shift == n`. Buckets are kept in order in a short vector;
+//! Bucket `n` holds the rows with `ts >> shift == n`, and perhaps some that are a little older (see
+//! `bucket_for`). Buckets are kept in order in a short vector;
 //! a small direct-mapped ring in front of it finds the bucket of an event in one look. When a side
 //! is spread over far more buckets than planned (its disorder is larger than its interval), all
 //! buckets are made wider by merging neighbours, which touches no row: a run only has to know that
@@ -90,9 +91,9 @@ impl Ring {
 
     /// The bucket for a row of a key whose newest run is in bucket `newest`.
     ///
-    /// Mostly the bucket of its time. Where probes want most of what they see, it is the newest one,
-    /// if that is near: then a key's rows stand in the order in which they came, and nothing has to
-    /// be merged. They are freed with that bucket, a little later than with their own.
+    /// Mostly the bucket of its time. Where probes want most of what they see, it is the newest
+    /// one, if that is near: then a key's rows stand in the order in which they came, and nothing
+    /// has to be merged. They are freed with that bucket, a little later than with their own.
     #[inline]
     pub(crate) fn bucket_for(&mut self, ts: i64, newest: i64) -> i64 {
         let number = self.number_of(ts);
@@ -260,8 +261,8 @@ impl Ring {
     }
 
     /// Makes buckets wider when there are so many that chunk numbers run short, or that the least
-    /// a bucket takes is most of what all take. The chunks that there are stay, but few further ones
-    /// are needed from then on. Returns whether it did.
+    /// a bucket takes is most of what all take. The chunks that there are stay, but few further
+    /// ones are needed from then on. Returns whether it did.
     #[inline]
     pub(crate) fn widen_if_crowded(&mut self, arena: &mut Arena) -> bool {
         let shift = self.shift;

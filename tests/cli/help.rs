@@ -15,6 +15,7 @@ fn help_texts() {
     help("--help", expect_file!["../data/help/intervale.txt"]);
     help("join --help", expect_file!["../data/help/join.txt"]);
     help("load --help", expect_file!["../data/help/load.txt"]);
+    help("verify --help", expect_file!["../data/help/verify.txt"]);
     help("doctor --help", expect_file!["../data/help/doctor.txt"]);
     help("completions --help", expect_file!["../data/help/completions.txt"]);
 }
@@ -26,7 +27,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
     let scratch = tempfile::tempdir().unwrap();
     let root = env!("CARGO_MANIFEST_DIR");
     let mut count = 0;
-    for command in ["join", "load", "doctor", "completions"] {
+    for command in ["join", "load", "verify", "doctor", "completions"] {
         let text = Dir::new().run(&format!("{command} --help")).ok().out;
         let examples = text.split("Example").nth(1).expect("an example");
         for example in examples.replace("\\\n", " ").lines() {
@@ -44,7 +45,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
             count += 1;
         }
     }
-    assert_eq!(count, 10, "three of join, two of load and doctor, three of completions");
+    assert_eq!(count, 11, "three of join, one of verify, two of load and doctor, three more");
 }
 
 #[test]

@@ -18,4 +18,5 @@ mod state;
 mod support;
 mod time;
 mod trouble;
+mod verify;
 mod window;

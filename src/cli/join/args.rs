@@ -44,7 +44,7 @@ pub struct Args {
 /// Where rows come from.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Input")]
-pub(super) struct InputArgs {
+pub(in crate::cli) struct InputArgs {
     /// A file of the left side, or - for standard input; repeat for several, each a source with
     /// its own watermark
     #[arg(long, required = true, value_name = "PATH")]
@@ -124,7 +124,7 @@ pub(super) struct MatchArgs {
 /// What time it is.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Time")]
-pub(super) struct TimeArgs {
+pub(in crate::cli) struct TimeArgs {
     /// Column of the left rows' time
     #[arg(long, required = true, value_name = "COL")]
     pub(super) left_time: String,

@@ -5,6 +5,7 @@ mod args;
 mod feeds;
 mod left_out;
 mod matching;
+mod offline;
 mod open;
 mod outputs;
 mod paths;
@@ -15,6 +16,8 @@ mod size;
 mod window;
 
 pub use args::Args;
+pub(in crate::cli) use args::{BadRows, InputArgs, TimeArgs};
+pub(in crate::cli) use offline::{Ask, Row, Table, Tables, read};
 
 pub(in crate::cli) use size::{memory_bytes, show_size};
 

@@ -1,0 +1,242 @@
+//! Both sides read whole, for commands that look at files without joining them as streams.
+
+use std::sync::Arc;
+
+use clap::FromArgMatches;
+
+use crate::cli::Failure;
+use crate::cli::join::args::{Args, BadRows, InputArgs, TimeArgs};
+use crate::cli::join::open::{InputSide, open};
+use crate::cli::join::plan::{Plan, SidePlan};
+use crate::cli::join::run::ticks;
+use crate::event::{EventBatch, Key, KeyHasher, KeyKind, Side};
+use crate::source::{
+    BadRow, Block, BlockParser, Chunk, Cursor, ParseOptions, RowFormat, RowSchema,
+};
+use crate::time::Interval;
+use crate::time::text::{TimeParser, TimeUnit};
+
+/// What to read, as `intervale join` would be told.
+pub(in crate::cli) struct Ask<'a> {
+    pub(in crate::cli) input: &'a InputArgs,
+    pub(in crate::cli) time: &'a TimeArgs,
+    pub(in crate::cli) on: &'a [String],
+    /// `None` where no interval is asked for.
+    pub(in crate::cli) between: Option<&'a str>,
+    pub(in crate::cli) bad_rows: BadRows,
+}
+
+/// Both sides, and how they were to be joined.
+pub(in crate::cli) struct Tables {
+    /// By [`Side::index`].
+    pub(in crate::cli) sides: [Table; 2],
+    pub(in crate::cli) unit: TimeUnit,
+    pub(in crate::cli) interval: Interval,
+    pub(in crate::cli) allowed_lateness: i64,
+}
+
+impl Tables {
+    /// How late a row was by the watermark of its own file; 0 or less for one on time.
+    pub(in crate::cli) fn lag(&self, side: Side, row: &Row) -> i64 {
+        let allowed = self.sides[side.index()].disorder.saturating_add(self.allowed_lateness);
+        row.behind.saturating_sub(allowed)
+    }
+
+    /// Rows of a side that were late by the watermark of their own file.
+    pub(in crate::cli) fn late(&self, side: Side) -> u64 {
+        let rows = &self.sides[side.index()].rows;
+        rows.iter().filter(|row| self.lag(side, row) > 0).count() as u64
+    }
+}
+
+/// All rows of one side.
+pub(in crate::cli) struct Table {
+    pub(in crate::cli) schema: Arc<RowSchema>,
+    /// Rows with a time, in the order of the files.
+    pub(in crate::cli) rows: Vec<Row>,
+    /// Keys and texts of all rows, one behind the other.
+    bytes: Vec<u8>,
+    pub(in crate::cli) bad: u64,
+    /// What the watermark of a source was to trail by.
+    pub(in crate::cli) disorder: i64,
+    /// The names of the files, by number.
+    pub(in crate::cli) files: Vec<String>,
+}
+
+/// A row: where it stands, when it was, and how far it lies behind.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct Row {
+    pub(in crate::cli) ts: i64,
+    /// How far the largest time before it in its file is ahead of it; 0 for a row in order.
+    pub(in crate::cli) behind: i64,
+    start: usize,
+    key_len: u32,
+    text_len: u32,
+    pub(in crate::cli) has_key: bool,
+    pub(in crate::cli) file: u32,
+}
+
+impl Table {
+    pub(in crate::cli) fn format(&self) -> RowFormat {
+        self.schema.format()
+    }
+
+    /// The key; empty without one.
+    pub(in crate::cli) fn key(&self, row: &Row) -> &[u8] {
+        &self.bytes[row.start..][..row.key_len as usize]
+    }
+
+    /// The record as it stands in its file.
+    pub(in crate::cli) fn text(&self, row: &Row) -> &[u8] {
+        &self.bytes[row.start + row.key_len as usize..][..row.text_len as usize]
+    }
+
+    /// The numbers of the rows that have a key, sorted by key and time.
+    pub(in crate::cli) fn by_key_and_time(&self) -> Vec<usize> {
+        let mut order: Vec<usize> =
+            (0..self.rows.len()).filter(|&row| self.rows[row].has_key).collect();
+        order.sort_by(|&a, &b| {
+            let (a, b) = (&self.rows[a], &self.rows[b]);
+            self.key(a).cmp(self.key(b)).then(a.ts.cmp(&b.ts))
+        });
+        order
+    }
+
+    fn push(&mut self, batch: &EventBatch, index: usize, hasher: &KeyHasher, file: u32) {
+        let event = batch.event(index, hasher);
+        let key: &[u8] = if let Key::Bytes(key) = event.key { key } else { &[] };
+        // Cannot truncate: keys and rows have limits far below.
+        let row = Row {
+            ts: event.ts,
+            behind: 0,
+            start: self.bytes.len(),
+            key_len: key.len() as u32,
+            text_len: event.row.len() as u32,
+            has_key: event.key != Key::Null,
+            file,
+        };
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(event.row);
+        self.rows.push(row);
+    }
+}
+
+/// Reads all files of both sides into memory.
+///
+/// # Errors
+/// As `intervale join` would fail on them.
+pub(in crate::cli) fn read(ask: &Ask<'_>) -> Result<Tables, Failure> {
+    let plan = Plan::resolve(&join_args(ask)?)?;
+    let inputs = open(&plan)?;
+    let unit = inputs.unit;
+    let between = |error: &dyn std::fmt::Display| Failure::usage(format!("--between: {error}"));
+    let (lo, hi) = plan.interval.bounds(unit).map_err(|error| between(&error))?;
+    let interval = Interval::new(lo, hi).map_err(|error| between(&error))?;
+    let [left, right] = inputs.sides;
+    Ok(Tables {
+        sides: [table(Side::Left, left, &plan, unit)?, table(Side::Right, right, &plan, unit)?],
+        unit,
+        interval,
+        allowed_lateness: ticks("--allowed-lateness", plan.allowed_lateness, unit)?,
+    })
+}
+
+/// The options of a join that reads what is asked for, everything else as by default.
+fn join_args(ask: &Ask<'_>) -> Result<Args, Failure> {
+    let command = <Args as clap::Args>::augment_args(clap::Command::new("join"));
+    let least =
+        "join --left l.csv --right r.csv --on k --left-time t --right-time t --between 0..0";
+    let parsed = command
+        .try_get_matches_from(least.split(' '))
+        .and_then(|matches| Args::from_arg_matches(&matches));
+    // Only a change to the options of `join` could make this fail.
+    let mut args = parsed.map_err(|error| Failure::failed(error.to_string()))?;
+    args.input = ask.input.clone();
+    args.time = ask.time.clone();
+    args.matching.on = ask.on.to_vec();
+    if let Some(between) = ask.between {
+        between.clone_into(&mut args.matching.between);
+    }
+    args.trouble.bad_rows = Some(ask.bad_rows);
+    Ok(args)
+}
+
+fn table(side: Side, input: InputSide, plan: &Plan, unit: TimeUnit) -> Result<Table, Failure> {
+    let side_plan = plan.side(side);
+    let mut table = Table {
+        schema: Arc::clone(&input.schema),
+        rows: Vec::new(),
+        bytes: Vec::new(),
+        bad: 0,
+        disorder: ticks("--out-of-orderness", side_plan.disorder, unit)?,
+        files: Vec::new(),
+    };
+    for (number, mut file) in (0..).zip(input.files) {
+        let mut reading = parser(side, &input.schema, side_plan, plan, unit);
+        let (mut block, mut max_ts) = (Block::default(), i64::MIN);
+        loop {
+            let more = file.reader.read_block(&mut block);
+            if !more.map_err(|error| Failure::failed(format!("{}: {error}", file.name)))? {
+                break;
+            }
+            let first = table.rows.len();
+            take_block(&mut reading, &block, number, &mut table, |bad: &BadRow| {
+                if plan.skip_bad_rows {
+                    return Ok(());
+                }
+                Err(Failure::failed(bad.message(&file.name, input.schema.columns())))
+            })?;
+            for row in &mut table.rows[first..] {
+                row.behind = max_ts.saturating_sub(row.ts).max(0);
+                max_ts = max_ts.max(row.ts);
+            }
+        }
+        table.files.push(file.name);
+    }
+    Ok(table)
+}
+
+fn parser(
+    side: Side,
+    schema: &Arc<RowSchema>,
+    side_plan: &SidePlan,
+    plan: &Plan,
+    unit: TimeUnit,
+) -> (BlockParser, KeyHasher, Chunk) {
+    let hasher = KeyHasher::random(KeyKind::Bytes);
+    let parser = BlockParser::new(
+        Arc::clone(schema),
+        TimeParser::new(&side_plan.time_format, &plan.zone, unit),
+        hasher.clone(),
+        ParseOptions { side, source: 0, with_position: false },
+    );
+    (parser, hasher, Chunk::new(side))
+}
+
+/// Adds the rows of a block in their order, those without a key between the others.
+fn take_block(
+    (parser, hasher, chunk): &mut (BlockParser, KeyHasher, Chunk),
+    block: &Block,
+    file: u32,
+    table: &mut Table,
+    mut on_bad: impl FnMut(&BadRow) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut cursor = Cursor::new(block);
+    while !cursor.is_done(block) {
+        parser.parse(block, &mut cursor, chunk);
+        for bad in &chunk.bad {
+            on_bad(bad)?;
+            table.bad += 1;
+        }
+        let mut nulls = chunk.null_places.iter().enumerate().peekable();
+        for index in 0..=chunk.events.len() {
+            while let Some((null, _)) = nulls.next_if(|&(_, &place)| place as usize == index) {
+                table.push(&chunk.nulls, null, hasher, file);
+            }
+            if index < chunk.events.len() {
+                table.push(&chunk.events, index, hasher, file);
+            }
+        }
+    }
+    Ok(())
+}
