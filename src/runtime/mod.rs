@@ -34,6 +34,7 @@ use crate::runtime::idle::Call;
 pub use cores::{CoreChoice, CoreChoiceError, Placement};
 pub use idle::{IdleStrategy, IdleStrategyError};
 pub use probe::{IoUring, KernelVersion};
+#[cfg(feature = "cli")]
 pub(crate) use topology::parse_cpu_list;
 pub use topology::{Cpu, KERNEL_MIN, MEMLOCK_BYTES_MIN, Topology};
 

@@ -6,6 +6,7 @@ use clap::FromArgMatches;
 
 use crate::cli::Failure;
 use crate::cli::join::args::{Args, BadRows, InputArgs, TimeArgs};
+use crate::cli::join::matching::Matching;
 use crate::cli::join::open::{InputSide, open};
 use crate::cli::join::plan::{Plan, SidePlan};
 use crate::cli::join::run::ticks;
@@ -130,7 +131,10 @@ pub(in crate::cli) fn read(ask: &Ask<'_>) -> Result<Tables, Failure> {
     let inputs = open(&plan)?;
     let unit = inputs.unit;
     let between = |error: &dyn std::fmt::Display| Failure::usage(format!("--between: {error}"));
-    let (lo, hi) = plan.interval.bounds(unit).map_err(|error| between(&error))?;
+    let Matching::Between { interval, .. } = plan.matching else {
+        return Err(Failure::usage("give --between LO..HI"));
+    };
+    let (lo, hi) = interval.bounds(unit).map_err(|error| between(&error))?;
     let interval = Interval::new(lo, hi).map_err(|error| between(&error))?;
     let [left, right] = inputs.sides;
     Ok(Tables {
@@ -155,7 +159,7 @@ fn join_args(ask: &Ask<'_>) -> Result<Args, Failure> {
     args.time = ask.time.clone();
     args.matching.on = ask.on.to_vec();
     if let Some(between) = ask.between {
-        between.clone_into(&mut args.matching.between);
+        args.matching.between = Some(between.to_owned());
     }
     args.trouble.bad_rows = Some(ask.bad_rows);
     Ok(args)
