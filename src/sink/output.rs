@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,11 @@ enum Fate {
     Settled,
 }
 
+/// Names of the standard output. What it is redirected to must not be replaced by a file of ours.
+const STDOUT_NAMES: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+/// Folders of descriptors that are open already.
+const DESCRIPTOR_FOLDERS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
+
 impl Output {
     /// Opens `path`; `-` is standard output. Pipes and devices are written directly. Returns the
     /// output and whether it starts empty (and so wants a header).
@@ -65,7 +70,8 @@ impl Output {
         } else {
             path.display().to_string()
         };
-        let opened = if path == Path::new("-") { open_stdout() } else { open_path(path, mode) };
+        let is_stdout = STDOUT_NAMES.iter().any(|name| path == Path::new(name));
+        let opened = if is_stdout { open_stdout() } else { open_path(path, mode) };
         let (file, fate, empty) = opened.map_err(|error| cannot("open", &name, &error))?;
         Ok((Output { name, inner: Mutex::new(Inner { file, fate, rows: 0, failed: None }) }, empty))
     }
@@ -200,6 +206,11 @@ fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(io::ErrorKind::IsADirectory.into());
     }
+    let is_descriptor = DESCRIPTOR_FOLDERS.iter().any(|folder| path.starts_with(folder))
+        || path == Path::new("/dev/stderr");
+    if is_descriptor {
+        return Ok((OpenOptions::new().append(true).open(path)?, Fate::Stream, true));
+    }
     let existing = match fs::metadata(path) {
         Ok(metadata) => Some(metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -214,8 +225,11 @@ fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
         }
     }
     if mode == OpenMode::Append {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let mut file = OpenOptions::new().append(true).create(true).open(path)?;
         let empty = file.metadata()?.len() == 0;
+        if !empty && !ends_with_a_line(path)? {
+            file.write_all(b"\n")?;
+        }
         return Ok((file, Fate::Grows, empty));
     }
     let target = match &existing {
@@ -234,6 +248,15 @@ fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
         let _ = file.set_permissions(metadata.permissions());
     }
     Ok((file, fate, true))
+}
+
+/// Whether the last byte of a file that is not empty ends a line.
+fn ends_with_a_line(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 /// Creates `.NAME.PID-N.tmp` beside the target (a rename never crosses file systems then) and locks

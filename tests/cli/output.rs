@@ -34,6 +34,34 @@ fn appending_keeps_what_is_there_and_writes_one_header() {
 }
 
 #[test]
+fn rows_are_appended_to_the_same_columns_and_begin_a_line() {
+    let dir = Dir::with_sample();
+    dir.write("out.csv", "order_id,amount,ts\no9,1,2\n");
+    let words = ["--append", "out.csv", "`order_id,amount,ts`", "pay_amount"];
+    dir.run(&join("--output out.csv --append")).fails(2, &words);
+    assert_eq!(dir.read("out.csv"), "order_id,amount,ts\no9,1,2\n");
+    dir.write("out.csv", "order_id,amount,ts\no9,1,2");
+    dir.run(&join("--output out.csv --append --type anti")).ok();
+    let text = dir.read("out.csv");
+    assert_eq!(text, "order_id,amount,ts\no9,1,2\no004,80.0,1704103215000\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_output_by_its_path_keeps_what_is_there() {
+    let dir = Dir::with_sample();
+    for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        dir.write("app.txt", "old\n");
+        let app = std::fs::OpenOptions::new().append(true).open(dir.path("app.txt")).unwrap();
+        let ran = dir.command(&join(&format!("--output {name}"))).stdout(app).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        let text = dir.read("app.txt");
+        assert!(text.starts_with("old\norder_id,"), "{text}");
+        assert_eq!(text.lines().count(), 5, "{text}");
+    }
+}
+
+#[test]
 fn an_output_that_cannot_be_written_is_said_before_any_work() {
     let dir = Dir::with_sample();
     dir.run(&join("--output no/such/out.csv")).fails(1, &["no/such/out.csv", "directory"]);
@@ -233,17 +261,18 @@ fn a_disk_that_fills_up_ends_the_run_and_keeps_the_old_file() {
     let rows: String =
         (0..5_000).map(|i| format!("k{i},{}\n", 1_700_000_000_000_i64 + i)).collect();
     dir.write("l.csv", format!("id,ts\n{rows}")).write("r.csv", format!("id,ts\n{rows}"));
-    dir.write("disk/out.csv", "old\n");
+    let old = "id,ts,id_right,ts_right\n";
+    dir.write("disk/out.csv", old);
     let base = "join --left l.csv --right r.csv --on id --left-time ts --right-time ts \
                 --between 0..0";
     dir.run(&format!("{base} --output disk/out.csv"))
         .fails(1, &["disk/out.csv", "No space left on device"]);
     assert_eq!(disk.file_count(), 1, "the temporary is gone");
-    assert_eq!(dir.read("disk/out.csv"), "old\n");
+    assert_eq!(dir.read("disk/out.csv"), old);
     dir.run(&format!("{base} --output disk/out.csv --append"))
         .fails(1, &["disk/out.csv", "No space left on device"]);
     let grown = dir.read("disk/out.csv");
-    assert!(grown.starts_with("old\n") && grown.ends_with('\n'), "rows are complete");
+    assert!(grown.starts_with(old) && grown.ends_with('\n'), "rows are complete");
     assert!(grown.lines().skip(1).all(|line| line.matches(',').count() == 3), "{grown}");
 }
 

@@ -1,5 +1,7 @@
 //! The outputs of a join: opened before any work, settled when it is over.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +29,9 @@ pub(super) struct Outputs {
     pub(super) stats: Option<Output>,
 }
 
+/// More of a file's first line is not looked at: no header is longer.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+
 impl Outputs {
     /// Opens all of them and writes their headers. `hold_back` is how long sorted rows wait for
     /// each other, in ticks.
@@ -45,7 +50,7 @@ impl Outputs {
         // All are opened before the first is written to.
         let mut headers = Vec::new();
         let mut open = |path: &Path, header: &[u8]| {
-            let (output, wants_header) = open_one(path, plan)?;
+            let (output, wants_header) = open_one(path, header, plan)?;
             if wants_header && !header.is_empty() {
                 headers.push((Arc::clone(&output), header.to_vec()));
             }
@@ -119,11 +124,40 @@ fn open_stats(path: &Path) -> Result<Output, Failure> {
 }
 
 /// The output, and whether it wants a header.
-fn open_one(path: &Path, plan: &Plan) -> Result<(Arc<Output>, bool), Failure> {
+fn open_one(path: &Path, header: &[u8], plan: &Plan) -> Result<(Arc<Output>, bool), Failure> {
     if path.as_os_str() == STANDARD {
         check_stdout()?;
     }
     let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
+    if plan.output.append && !header.is_empty() {
+        check_header(path, header)?;
+    }
     let (output, wants_header) = Output::open(path, mode).map_err(failure)?;
     Ok((Arc::new(output), wants_header))
+}
+
+/// Rows are added below a header that is the one they have, or not at all.
+fn check_header(path: &Path, header: &[u8]) -> Result<(), Failure> {
+    // Whatever else is wrong with the file is said when it is opened.
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return Ok(()) };
+    let mut first = Vec::new();
+    let read = BufReader::new(file.take(HEADER_BYTES_MAX)).read_until(b'\n', &mut first);
+    let (first, header) = (first.trim_ascii_end(), header.trim_ascii_end());
+    if read.is_err() || first.is_empty() || first == header {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--append: {} begins with `{}`, but these rows have the columns `{}`; append to a file of \
+         the same columns, or leave --append out to replace it",
+        path.display(),
+        shorten(first),
+        shorten(header),
+    )))
+}
+
+fn shorten(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let short: String = text.chars().take(80).collect();
+    if short.len() < text.len() { short + "..." } else { short }
 }
