@@ -8,6 +8,7 @@
 //! SIGTERM.
 
 mod bench;
+mod calibrate;
 mod choices;
 mod completions;
 mod console;
@@ -60,6 +61,8 @@ pub enum Command {
     Gen(r#gen::Args),
     /// Compares a result, pair by pair, with an offline join of the whole files
     Verify(Box<verify::Args>),
+    /// Suggests the settings of a join from historical files
+    Calibrate(Box<calibrate::Args>),
     /// Checks this host, and says what to change
     Doctor(doctor::Args),
     /// Prints a completion script for a shell
@@ -121,6 +124,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Load(args) => load::run(&args),
         Command::Gen(args) => r#gen::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

@@ -16,6 +16,7 @@ fn help_texts() {
     help("join --help", expect_file!["../data/help/join.txt"]);
     help("load --help", expect_file!["../data/help/load.txt"]);
     help("verify --help", expect_file!["../data/help/verify.txt"]);
+    help("calibrate --help", expect_file!["../data/help/calibrate.txt"]);
     help("doctor --help", expect_file!["../data/help/doctor.txt"]);
     help("completions --help", expect_file!["../data/help/completions.txt"]);
 }
@@ -27,7 +28,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
     let scratch = tempfile::tempdir().unwrap();
     let root = env!("CARGO_MANIFEST_DIR");
     let mut count = 0;
-    for command in ["join", "load", "verify", "doctor", "completions"] {
+    for command in ["join", "load", "verify", "calibrate", "doctor", "completions"] {
         let text = Dir::new().run(&format!("{command} --help")).ok().out;
         let examples = text.split("Example").nth(1).expect("an example");
         for example in examples.replace("\\\n", " ").lines() {
@@ -45,7 +46,10 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
             count += 1;
         }
     }
-    assert_eq!(count, 11, "three of join, one of verify, two of load and doctor, three more");
+    assert_eq!(
+        count, 12,
+        "three of join, one of verify and calibrate, two of load and doctor, three more"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 
 mod asof;
+mod calibrate;
 mod choice;
 mod doctor;
 mod help;
