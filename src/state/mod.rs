@@ -69,8 +69,10 @@ pub struct StateFull;
 /// How a [`State`] is laid out.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Buckets are `1 << bucket_shift` ticks wide.
+    /// Buckets are `1 << bucket_shift` ticks wide at first.
     pub bucket_shift: u32,
+    /// Up to `1 << thin_shift` ticks, they are made wider as soon as few rows are in each.
+    pub thin_shift: u32,
     /// The filter for long runs.
     pub filter: Filter,
     /// By [`Side::index`]: whether rows of the side come out when they are freed unmatched.
@@ -78,18 +80,26 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Buckets of about half the interval's width, so that a probe crosses few of them, but at most
-    /// some hundreds of them in what is retained.
+    /// Buckets of about a sixteenth of the interval's width, so that rows are freed soon after their
+    /// end, but at most some hundreds of them in what is retained. Where rows are few, buckets of
+    /// half the interval: each takes memory of its own, and a probe crosses few of them.
     pub fn for_interval(interval: Interval, allowed_lateness: i64) -> Layout {
         let width = i128::from(interval.hi()) - i128::from(interval.lo());
         let reach = i128::from(interval.hi())
             .max(-i128::from(interval.lo()))
             .max(0)
             .saturating_add(i128::from(allowed_lateness));
-        let ticks = (width / 16).max(reach / 256).max(1);
-        // The nearest power of two, at most half of all time.
-        let bucket_shift = (ticks + ticks / 2).ilog2().min(62);
-        Layout { bucket_shift, filter: Filter::detect(), expires: [false; 2] }
+        let shift_for = |part: i128| {
+            let ticks = (width / part).max(reach / 256).max(1);
+            // The nearest power of two, at most half of all time.
+            (ticks + ticks / 2).ilog2().min(62)
+        };
+        Layout {
+            bucket_shift: shift_for(16),
+            thin_shift: shift_for(2),
+            filter: Filter::detect(),
+            expires: [false; 2],
+        }
     }
 }
 
@@ -119,7 +129,8 @@ impl State {
         State {
             index: Index::new(),
             arenas: [Arena::new(), Arena::new()],
-            rings: [Ring::new(layout.bucket_shift), Ring::new(layout.bucket_shift)],
+            rings: [layout, layout]
+                .map(|layout| Ring::new(layout.bucket_shift).thin_up_to(layout.thin_shift)),
             directories: Default::default(),
             expiries: layout.expires.map(expiry),
             filter: layout.filter,

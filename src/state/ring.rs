@@ -19,10 +19,14 @@ const CHUNKS_CROWDED: usize = CHUNK_NUMBERS / 2;
 const BUCKETS_KEPT: usize = 256;
 /// How many buckets later than its time says a row may be kept.
 const DISPLACED_BUCKETS_MAX: i64 = 2;
-/// Buckets are made wider when they have fewer rows than this each, of at least so many in all: a
-/// bucket takes a chunk and, with long rows, a store of them, well over a kibibyte.
+/// Buckets are made wider when they have fewer rows than this each: a bucket takes a chunk and, with
+/// long rows, a store of them, well over a kibibyte.
 const THIN_ROWS: u64 = 8;
+/// From so many rows on that is judged; up to the width that `thin_up_to` names, from fewer on:
+/// right after the start, few rows are spread over as many buckets as there will ever be, and wider
+/// buckets stay wide.
 const THIN_FROM_ROWS: u64 = 256;
+const THIN_FROM_ROWS_NARROW: u64 = 16;
 /// A new bucket's first chunk is sized by its predecessor, within these.
 const FIRST_CHUNK_BYTES_MIN: usize = 1 << 10;
 /// Emptied stores of long rows that are kept for the next bucket.
@@ -51,6 +55,8 @@ pub(crate) struct Bucket {
 /// The buckets of one side.
 pub(crate) struct Ring {
     shift: u32,
+    /// Under this shift, a few rows are enough to see that buckets are thin.
+    thin_shift: u32,
     /// Whether a row goes into its key's newest run even if its own bucket is an older one.
     keeps_arrival_order: bool,
     /// How many ticks a row's time may lie before its bucket.
@@ -71,6 +77,7 @@ impl Ring {
     pub(crate) fn new(shift: u32) -> Ring {
         Ring {
             shift,
+            thin_shift: shift,
             keeps_arrival_order: false,
             displaced: 0,
             buckets: Vec::with_capacity(64),
@@ -81,6 +88,12 @@ impl Ring {
             bucket_bytes_expected: 0,
             row_count: 0,
         }
+    }
+
+    /// Thin buckets are made wider at once up to `1 << shift` ticks.
+    pub(crate) fn thin_up_to(mut self, shift: u32) -> Ring {
+        self.thin_shift = shift;
+        self
     }
 
     /// The number of the bucket that `ts` falls into.
@@ -279,7 +292,9 @@ impl Ring {
 
     #[inline]
     fn is_thin(&self) -> bool {
-        self.row_count >= THIN_FROM_ROWS && self.row_count < THIN_ROWS * self.buckets.len() as u64
+        let is_narrow = self.shift < self.thin_shift;
+        let from = if is_narrow { THIN_FROM_ROWS_NARROW } else { THIN_FROM_ROWS };
+        self.row_count >= from && self.row_count < THIN_ROWS * self.buckets.len() as u64
     }
 
     /// Makes all buckets twice as wide.

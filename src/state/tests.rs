@@ -215,7 +215,7 @@ proptest! {
     ) {
         let filter = Filter::new(simd).unwrap_or_else(Filter::detect);
         let interval = Interval::closed(lo, lo + width).unwrap();
-        run_steps(steps, interval, Layout { bucket_shift: shift, filter, expires })?;
+        run_steps(steps, interval, Layout { bucket_shift: shift, thin_shift: shift + 2, filter, expires })?;
     }
 
     #[test]
@@ -227,7 +227,7 @@ proptest! {
         ordered: [bool; 2],
     ) {
         let interval = Interval::closed(lo, lo + width).unwrap();
-        let layout = Layout { bucket_shift: shift, filter: Filter::detect(), expires };
+        let layout = Layout { bucket_shift: shift, thin_shift: shift + 2, filter: Filter::detect(), expires };
         let mut state = State::new(layout);
         for (ring, ordered) in state.rings.iter_mut().zip(ordered) {
             ring.keep_arrival_order(ordered);
@@ -243,7 +243,7 @@ proptest! {
         expires: [bool; 2],
     ) {
         let interval = Interval::closed(lo, lo + width).unwrap();
-        let layout = Layout { bucket_shift: shift, filter: Filter::detect(), expires };
+        let layout = Layout { bucket_shift: shift, thin_shift: shift + 2, filter: Filter::detect(), expires };
         run_steps(steps, interval, layout)?;
     }
 
@@ -258,7 +258,7 @@ proptest! {
         });
         let interval = Interval::closed(-100_000, 100_000).unwrap();
         let layout =
-            Layout { bucket_shift: 0, filter: Filter::detect(), expires: [true, false] };
+            Layout { bucket_shift: 0, thin_shift: 0, filter: Filter::detect(), expires: [true, false] };
         run_steps(steps.collect(), interval, layout)?;
     }
 
@@ -281,7 +281,7 @@ proptest! {
         }
         let interval = Interval::closed(-200, 200).unwrap();
         let layout =
-            Layout { bucket_shift: 4, filter: Filter::detect(), expires: [false; 2] };
+            Layout { bucket_shift: 4, thin_shift: 0, filter: Filter::detect(), expires: [false; 2] };
         run_steps(steps, interval, layout)?;
     }
 
@@ -289,7 +289,7 @@ proptest! {
     fn the_index_grows_without_losing_a_key(seed: u64) {
         let hasher = KeyHasher::new(KeyKind::Int, seed);
         let mut state = State::new(Layout {
-            bucket_shift: 6, filter: Filter::detect(), expires: [false; 2],
+            bucket_shift: 6, thin_shift: 0, filter: Filter::detect(), expires: [false; 2],
         });
         let interval = Interval::closed(0, 10).unwrap();
         let probe = |side| Probe {
@@ -319,7 +319,8 @@ proptest! {
 #[test]
 fn the_index_grows_over_dead_keys() {
     let hasher = KeyHasher::new(KeyKind::Int, 1);
-    let layout = Layout { bucket_shift: 6, filter: Filter::detect(), expires: [false; 2] };
+    let layout =
+        Layout { bucket_shift: 6, thin_shift: 0, filter: Filter::detect(), expires: [false; 2] };
     let probe = Probe {
         interval: Interval::closed(0, 10).unwrap(),
         partner_floor: i64::MIN,

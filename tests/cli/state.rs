@@ -4,18 +4,18 @@ use std::fmt::Write as _;
 
 use super::support::{Dir, number, sorted_rows};
 
-/// Eight files of the left side that follow each other in time, 4000 rows 5 ms apart, and one
-/// file of the right side over all of that time. Each left row has its partner 2 ms later.
+/// Eight files of the left side that follow each other in time, 2000 rows of 20 ms each, and one
+/// file of the right side over all of that time. Each left row has its partner 10 ms later.
 fn files_one_after_the_other() -> Dir {
     let dir = Dir::new();
     let mut right = "key,ts\n".to_owned();
     for file in 0..8 {
         let mut left = "key,ts\n".to_owned();
-        for row in 0..4_000 {
-            let number = file * 4_000 + row;
-            let ts = 1_704_103_200_000_i64 + number * 5;
+        for row in 0..2_000 {
+            let number = file * 2_000 + row;
+            let ts = 1_704_103_200_000_i64 + number * 20;
             writeln!(left, "k{number},{ts}").unwrap();
-            writeln!(right, "k{number},{}", ts + 2).unwrap();
+            writeln!(right, "k{number},{}", ts + 10).unwrap();
         }
         dir.write(&format!("left{file}.csv"), left);
     }
@@ -36,12 +36,12 @@ fn join_of_eight(options: &str) -> String {
 fn inputs_that_are_ahead_wait_where_fail_would_fail() {
     let dir = files_one_after_the_other();
     let free = sorted_rows(&dir.run(&join_of_eight("--cores 1")).ok().out);
-    assert_eq!(free.len(), 32_000, "every row has one partner");
+    assert_eq!(free.len(), 16_000, "every row has one partner");
     for cores in [1, 2, 8] {
         let bound = |policy| {
-            join_of_eight(&format!("--cores {cores} --max-state 1536KiB --on-full {policy}"))
+            join_of_eight(&format!("--cores {cores} --max-state 1000KiB --on-full {policy}"))
         };
-        let words = ["--max-state allows 1.5 MiB", "--on-full block"];
+        let words = ["--max-state allows 1000.0 KiB", "--on-full block"];
         dir.run(&bound("fail")).fails(1, &words);
         let waited = dir.run(&bound("block")).ok();
         assert_eq!(sorted_rows(&waited.out), free, "{cores} cores");
@@ -54,10 +54,10 @@ fn a_bound_below_what_the_join_needs_ends_the_run() {
     let dir = files_one_after_the_other();
     for cores in [1, 2, 8] {
         let needs_all = join_of_eight(&format!(
-            "--cores {cores} --max-state 1536KiB --on-full block --right-out-of-orderness 1h"
+            "--cores {cores} --max-state 1000KiB --on-full block --right-out-of-orderness 1h"
         ));
         let ran = dir.run(&needs_all);
-        let told = ["need at least ", "--max-state allows 1.5 MiB", "--out-of-orderness"];
+        let told = ["need at least ", "--max-state allows 1000.0 KiB", "--out-of-orderness"];
         ran.fails(1, &told);
     }
 }
