@@ -30,4 +30,4 @@ pub use mesh::{LinkReceiver, LinkSender, Mesh, link, mesh};
 pub use pace::{Pace, Pacer, RowsAhead};
 pub use partition::shard_of;
 pub use producer::{Flow, PortId, Producer, ProducerCounters, ProducerOptions, Promise};
-pub use watermarks::{Loaded, TooManySources, WatermarkReader, WatermarkSlot, Watermarks};
+pub use watermarks::{Loaded, Slowest, TooManySources, WatermarkReader, WatermarkSlot, Watermarks};

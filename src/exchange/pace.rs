@@ -7,6 +7,10 @@
 //! small chunk at a time, and only after the shards have freed all that the chunk before allowed.
 //! So state that does not fit then is state that the join needs.
 //!
+//! A stream does not wait for one that is silent: both may be written by one process, which cannot
+//! go on with the silent one before the other is read. Nor does it wait for files then, as they may
+//! wait for the silent one. It goes on until state is over half of its bound.
+//!
 //! The slowest source never waits for another source, and shards never wait for sources, so
 //! something always moves. Everything here is advice that is as old as its loads; nothing but speed
 //! and the size of state depends on it. So all orderings here are Relaxed.
@@ -18,7 +22,7 @@ use crossbeam::utils::CachePadded;
 
 use crate::event::{EventBatch, Side};
 use crate::exchange::sync::{Arc, AtomicBool, AtomicI64, Ordering};
-use crate::exchange::{Doorbell, WatermarkSlot, Watermarks};
+use crate::exchange::{Doorbell, Slowest, WatermarkSlot, Watermarks};
 use crate::limits::{
     CHUNK_EVENTS_MAX, IN_FLIGHT_BYTES_BASE, IN_FLIGHT_BYTES_PER_SHARD, IN_FLIGHT_STATE_SHARE,
     ROWS_AHEAD_MAX,
@@ -142,7 +146,8 @@ impl Pacer {
         // Relaxed, as all of this type: advice, which nothing else is read on the strength of.
         let in_flight = in_flight.load(Ordering::Relaxed);
         let SourceState::Active(own) = slot.current() else { return true };
-        let slowest = self.slowest().unwrap_or(own);
+        let Slowest { of_all, of_heard } = self.0.table.slowest();
+        let slowest = of_all.unwrap_or(own);
         if self.is_over(SLOWEST_ONLY_EIGHTHS, in_flight) {
             let is_pressed = self.is_over(PRESSED_EIGHTHS, in_flight);
             return own <= slowest
@@ -152,7 +157,9 @@ impl Pacer {
         let Some(max_drift) = pace.max_drift else {
             return in_flight <= *in_flight_max;
         };
-        if own.saturating_sub(slowest) > max_drift
+        // A writer of several streams may have to go on with one before it can with another.
+        let waits_for = if slot.is_live() { of_heard.unwrap_or(own) } else { slowest };
+        if own.saturating_sub(waits_for) > max_drift
             && ahead.is_none_or(|ahead| ahead.beyond(slowest) > ROWS_AHEAD_MAX)
         {
             return false;
@@ -250,16 +257,6 @@ impl Pacer {
         if self.0.refused.load(Ordering::Relaxed) && self.0.refused.swap(false, Ordering::Relaxed) {
             self.0.bells.iter().for_each(Doorbell::ring);
         }
-    }
-
-    /// The smallest watermark of a source that is neither idle nor finished.
-    fn slowest(&self) -> Option<i64> {
-        let states = Side::BOTH.into_iter().flat_map(|side| self.0.table.states(side));
-        let active = states.filter_map(|state| match state {
-            SourceState::Active(watermark) => Some(watermark),
-            SourceState::Idle | SourceState::Finished => None,
-        });
-        active.min()
     }
 
     /// Whether state, with what is on its way to it, is over so many eighths of its bound.

@@ -86,6 +86,18 @@ struct Slot {
     promised: AtomicI64,
     regressed: AtomicU64,
     finished: AtomicBool,
+    /// See [`WatermarkSlot::set_live`] and [`WatermarkSlot::set_silent`].
+    live: AtomicBool,
+    silent: AtomicBool,
+}
+
+/// Watermarks that sources are paced by; `None` where there is no such source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slowest {
+    /// The smallest of the sources that are neither idle nor finished.
+    pub of_all: Option<i64>,
+    /// The same of live sources that are not silent, if any source is; else as `of_all`.
+    pub of_heard: Option<i64>,
 }
 
 impl Default for Watermarks {
@@ -166,6 +178,25 @@ impl Watermarks {
     pub fn states(&self, side: Side) -> impl Iterator<Item = SourceState> + '_ {
         let slots = &self.0.sides[side.index()][..self.source_count(side)];
         slots.iter().map(|slot| slot.state())
+    }
+
+    /// What sources are paced by at this moment. Costs a shared read a source.
+    pub fn slowest(&self) -> Slowest {
+        let min = |a: Option<i64>, b: i64| Some(a.map_or(b, |a| a.min(b)));
+        let (mut of_all, mut of_live, mut any_silent) = (None, None, false);
+        for side in Side::BOTH {
+            for slot in &self.0.sides[side.index()][..self.source_count(side)] {
+                let SourceState::Active(watermark) = slot.state() else { continue };
+                of_all = min(of_all, watermark);
+                // Relaxed: advice, which nothing is read on the strength of.
+                if slot.silent.load(Ordering::Relaxed) {
+                    any_silent = true;
+                } else if slot.live.load(Ordering::Relaxed) {
+                    of_live = min(of_live, watermark);
+                }
+            }
+        }
+        Slowest { of_all, of_heard: if any_silent { of_live } else { of_all } }
     }
 
     /// A side's watermark at this moment, [`WATERMARK_START`] while all its sources are idle. For
@@ -285,6 +316,26 @@ impl WatermarkSlot {
         }
     }
 
+    /// The source is a stream: whoever writes it waits when it is not read, and may be the one who
+    /// writes other sources.
+    pub fn set_live(&self) {
+        // Relaxed: advice for the pace of sources.
+        self.slot().live.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`set_live`](Self::set_live) was called.
+    pub fn is_live(&self) -> bool {
+        // Relaxed: as in `set_live`.
+        self.slot().live.load(Ordering::Relaxed)
+    }
+
+    /// The source has nothing to push at this moment, or has something again. It holds its
+    /// watermark all the same; only live sources do not wait for it any more.
+    pub fn set_silent(&self, silent: bool) {
+        // Relaxed: as in `set_live`.
+        self.slot().silent.store(silent, Ordering::Relaxed);
+    }
+
     /// The source has ended. All its events must have been pushed to their lanes. Any number of
     /// calls, by any number of handles, end it once.
     pub fn finish(&self) {
@@ -339,6 +390,8 @@ impl Slot {
             promised: AtomicI64::new(WATERMARK_START),
             regressed: AtomicU64::new(0),
             finished: AtomicBool::new(false),
+            live: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
         }
     }
 

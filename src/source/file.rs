@@ -70,8 +70,14 @@ struct State {
     ahead: RowsAhead,
     /// When the last block was taken; none yet.
     heard_ns: Option<u64>,
+    /// Since when all that was taken is sent and nothing more has come.
+    quiet_ns: Option<u64>,
     idle: bool,
 }
+
+/// A stream that has had nothing for so long is silent, and other streams do not wait for it. Much
+/// longer than one that is merely slower than others takes from block to block.
+const SILENT_AFTER_NS: u64 = 10_000_000;
 
 /// One core's hands on a [`FileSource`]: give each core one.
 pub struct FileFeed {
@@ -133,6 +139,9 @@ impl FileSource {
             })?,
             false => Input::Direct(Box::new(reader)),
         };
+        if options.threaded {
+            slot.set_live();
+        }
         Ok(FileSource(Arc::new(Shared {
             info,
             parser,
@@ -144,6 +153,7 @@ impl FileSource {
                 order: Order::new(options.disorder),
                 ahead: RowsAhead::default(),
                 heard_ns: None,
+                quiet_ns: None,
                 idle: false,
             }),
             front: AtomicU64::new(0),
@@ -264,6 +274,9 @@ impl FileFeed {
             Taken::Block => {
                 state.order.taken(self.block.index);
                 state.heard_ns = Some(now_ns);
+                if state.quiet_ns.take().is_some() {
+                    self.shared.slot.set_silent(false);
+                }
                 if std::mem::take(&mut state.idle) {
                     // Awake again, before its events arrive.
                     self.shared.slot.advance(state.order.watermark());
@@ -276,6 +289,12 @@ impl FileFeed {
                 Ok(FeedProgress::Busy)
             }
             Taken::Nothing => {
+                if state.order.open_count() == 0 {
+                    let since_ns = *state.quiet_ns.get_or_insert(now_ns);
+                    if now_ns.saturating_sub(since_ns) >= SILENT_AFTER_NS {
+                        self.shared.slot.set_silent(true);
+                    }
+                }
                 let heard_ns = *state.heard_ns.get_or_insert(now_ns);
                 let silent = Duration::from_nanos(now_ns.saturating_sub(heard_ns));
                 let timed_out = self.shared.options.idle_timeout.is_some_and(|t| silent >= t);

@@ -27,6 +27,7 @@
 //! of a name that comes twice the last counts. A key that holds half of a surrogate pair makes a
 //! bad row.
 
+mod ahead;
 mod bad;
 pub mod blocks;
 mod csv;
@@ -42,6 +43,7 @@ pub mod parse;
 mod scan;
 pub mod schema;
 
+pub use ahead::ReadAhead;
 pub use bad::{FailOnBadRow, OnBadRow, SkipBadRows, SourceInfo};
 pub use blocks::{Block, BlockReader, ReadError, ReadOptions};
 pub use file::{FileFeed, FileOptions, FileSource};

@@ -14,6 +14,7 @@ mod load;
 mod nyc;
 mod order;
 mod output;
+mod pipes;
 mod sample;
 mod state;
 mod support;

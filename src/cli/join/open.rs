@@ -1,10 +1,11 @@
 //! Opens the input files: headers, columns, and the time unit of the run.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::{Plan, SidePlan};
@@ -13,11 +14,15 @@ use crate::event::Side;
 use crate::sink::SideRows;
 use crate::source::fields::{delimited, json_names_of_rows, json_text, json_values};
 use crate::source::schema::closest;
-use crate::source::{BlockReader, ReadOptions, RowFormat, RowSchema, SchemaError};
+use crate::source::{BlockReader, ReadAhead, ReadOptions, RowFormat, RowSchema, SchemaError};
 use crate::time::text::{TimeFormat, TimeUnit};
 
 /// Rows of a file that are looked at to find the unit of the run and the fields of JSON.
 const SAMPLE_ROWS: usize = 1000;
+
+/// Bounds of what is read ahead of a stream while others are waited for.
+const READ_AHEAD_BYTES_MIN: usize = 1 << 20;
+const READ_AHEAD_BYTES_MAX: usize = 256 << 20;
 
 /// The inputs, their headers read.
 pub(super) struct Inputs {
@@ -57,8 +62,16 @@ impl InputSide {
 /// names a column which is not there.
 pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
     let mut unit = plan.matching.unit_needed().max(plan.allowed_lateness.unit_needed());
-    let [left, right] = Side::BOTH.map(|side| open_side(side, plan.side(side)));
-    let mut sides = [left?, right?];
+    let done = Arc::new(AtomicBool::new(false));
+    let start = |path: &PathBuf| Opening::start(path, read_ahead_bytes(plan), &done);
+    let [left, right] = Side::BOTH
+        .map(|side| plan.side(side).files.iter().map(start).collect::<Result<Vec<_>, Failure>>());
+    // All are being opened before the first is waited for.
+    let (left, right) = (left?, right?);
+    let mut sides = [
+        open_side(Side::Left, plan.side(Side::Left), left)?,
+        open_side(Side::Right, plan.side(Side::Right), right)?,
+    ];
     for side in Side::BOTH {
         let side_plan = plan.side(side);
         let format = &side_plan.time_format;
@@ -69,17 +82,28 @@ pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
             unit = unit.max(unit_of_rows(rows, schema, format));
         }
     }
+    // Relaxed: advice for the threads that read ahead.
+    done.store(true, Ordering::Relaxed);
     Ok(Inputs { sides, unit: plan.unit.unwrap_or(unit) })
 }
 
-fn open_side(side: Side, plan: &SidePlan) -> Result<InputSide, Failure> {
+/// What each stream may be read ahead while others are waited for: all of them a quarter of what
+/// state may take later, unless that is very little or a lot.
+fn read_ahead_bytes(plan: &Plan) -> usize {
+    let stream_count: usize = Side::BOTH.iter().map(|&side| plan.side(side).files.len()).sum();
+    let share = plan.machine.state_bytes_max / 4 / stream_count.max(1) as u64;
+    let share = usize::try_from(share).unwrap_or(READ_AHEAD_BYTES_MAX);
+    share.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX)
+}
+
+fn open_side(side: Side, plan: &SidePlan, opening: Vec<Opening>) -> Result<InputSide, Failure> {
     let format = plan.format.rows();
     let mut files = Vec::new();
     let mut columns = plan.columns.clone();
     // Rows of JSON that were looked at for their fields.
     let mut rows_seen = 0;
-    for path in &plan.files {
-        let mut file = open_file(path, format)?;
+    for file in opening {
+        let mut file = file.finish(format)?;
         match format {
             _ if plan.columns.is_some() => {}
             RowFormat::JsonLines => {
@@ -139,24 +163,59 @@ fn check_fields(
     Err(Failure::usage(format!("{message}; if only later rows have it, list --{side}-columns")))
 }
 
-fn open_file(path: &Path, format: RowFormat) -> Result<InputFile, Failure> {
-    let standard = path == Path::new(STANDARD);
-    let name = if standard { "standard input".to_owned() } else { path.display().to_string() };
-    let failed = |error: io::Error| Failure::failed(cannot_open(&name, &error));
-    let (input, bytes): (Box<dyn Read + Send>, Option<u64>) = if standard {
-        (Box::new(io::stdin()), None)
-    } else {
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
-        }
-        let bytes = metadata.is_file().then_some(metadata.len());
-        (Box::new(file), bytes)
-    };
-    // A pipe hands on rows as they come; a file is read in large blocks.
-    let options = ReadOptions { eager: bytes.is_none(), ..ReadOptions::default() };
-    Ok(InputFile { name, reader: BlockReader::new(input, format, options), bytes })
+/// A file that is being opened.
+struct Opening {
+    name: String,
+    input: OpeningInput,
+}
+
+enum OpeningInput {
+    File(File, u64),
+    Stream(ReadAhead),
+}
+
+impl Opening {
+    /// Opens a regular file, and a stream on a thread, as that may wait for its writer.
+    fn start(path: &Path, bytes_max: usize, done: &Arc<AtomicBool>) -> Result<Opening, Failure> {
+        let standard = path == Path::new(STANDARD);
+        let name = if standard { "standard input".to_owned() } else { path.display().to_string() };
+        let failed = |error: io::Error| Failure::failed(cannot_open(&name, &error));
+        let is_file = |metadata: fs::Metadata| metadata.is_file() || metadata.is_dir();
+        let input = if standard || !fs::metadata(path).map_or(true, is_file) {
+            let path = path.to_owned();
+            let open = move || {
+                let stream: Box<dyn Read + Send> =
+                    if standard { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+                Ok(stream)
+            };
+            let stream = ReadAhead::start(open, bytes_max, Arc::clone(done)).map_err(failed)?;
+            OpeningInput::Stream(stream)
+        } else {
+            let file = File::open(path).map_err(failed)?;
+            let metadata = file.metadata().map_err(failed)?;
+            if metadata.is_dir() {
+                return Err(failed(io::ErrorKind::IsADirectory.into()));
+            }
+            OpeningInput::File(file, metadata.len())
+        };
+        Ok(Opening { name, input })
+    }
+
+    /// Waits until it is open.
+    fn finish(self, format: RowFormat) -> Result<InputFile, Failure> {
+        let Opening { name, input } = self;
+        let (input, bytes): (Box<dyn Read + Send>, Option<u64>) = match input {
+            OpeningInput::File(file, bytes) => (Box::new(file), Some(bytes)),
+            OpeningInput::Stream(stream) => {
+                let opened = stream.wait_opened();
+                opened.map_err(|error| Failure::failed(cannot_open(&name, &error)))?;
+                (Box::new(stream), None)
+            }
+        };
+        // A pipe hands on rows as they come; a file is read in large blocks.
+        let options = ReadOptions { eager: bytes.is_none(), ..ReadOptions::default() };
+        Ok(InputFile { name, reader: BlockReader::new(input, format, options), bytes })
+    }
 }
 
 fn cannot_open(name: &str, error: &io::Error) -> String {

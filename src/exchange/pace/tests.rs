@@ -225,3 +225,25 @@ fn a_batch_weighs_the_same_before_and_behind() {
     }
     assert_eq!(Pacer::weight(&batch), 2 * EVENT_BYTES as i64 + 6);
 }
+
+/// Streams of one writer: whoever has something goes on, up to half of what state may take.
+#[test]
+fn streams_do_not_wait_for_the_silent() {
+    let (table, slots) = slots();
+    let bounded = pacer(&table, Pace { state_bytes_max: Some(8_000), ..BY_10 });
+    slots.iter().zip([100, 200, 0]).for_each(|(slot, watermark)| slot.advance(watermark));
+    slots[1].set_live();
+    slots[2].set_live();
+    assert_eq!(waits(&bounded, &slots), [true, true, false]);
+    slots[2].set_silent(true);
+    assert_eq!(waits(&bounded, &slots), [true, false, false], "a file waits, as nobody writes it");
+    bounded.change_bytes(4_000);
+    assert_eq!(waits(&bounded, &slots), [true, true, false]);
+    bounded.change_bytes(-1);
+    assert_eq!(waits(&bounded, &slots), [true, false, false]);
+    let mut ahead = RowsAhead::default();
+    ahead.push(150, ROWS_AHEAD_MAX + 1);
+    assert!(bounded.admits(&slots[1], Some(&mut ahead)));
+    slots[2].set_silent(false);
+    assert!(!bounded.admits(&slots[1], Some(&mut ahead)), "it is behind these rows still");
+}
