@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::join::SinkError;
+use crate::sink::links::link_end;
 
 /// An output that all cores share. They hand it whole blocks of complete rows, so rows are never
 /// torn or mixed, whoever writes next.
@@ -235,7 +236,8 @@ fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
     let target = match &existing {
         // A link stays a link: what it points at is replaced.
         Some(_) => fs::canonicalize(path)?,
-        None => path.to_path_buf(),
+        // So does a link whose target is still to be made.
+        None => link_end(path)?,
     };
     if existing.is_some() {
         // Replacing needs leave to write the file itself, not just its directory.

@@ -72,6 +72,13 @@ impl RowSinks {
         }
     }
 
+    /// Rows of a sorted output that no sink has any more and that wait for those of slower cores.
+    /// With what the sinks [hold](RowSink::held) these are the rows that a run which is stopped has
+    /// found and not written, as earlier ones might have followed.
+    pub fn held(&self) -> u64 {
+        self.sorter.as_ref().map_or(0, |(sorter, _)| sorter.held())
+    }
+
     /// Fields of JSON rows that no column of a CSV or TSV output could take. Complete when all
     /// sinks have finished.
     pub fn left_out(&self) -> LeftOut {
@@ -115,6 +122,11 @@ impl Block {
 }
 
 impl RowSink {
+    /// Rows of a sorted output that wait for a later watermark.
+    pub fn held(&self) -> u64 {
+        self.slices.rows()
+    }
+
     /// `ts` is the row's time where that is not the larger of the two.
     fn row(&mut self, left: Option<Event<'_>>, right: Option<Event<'_>>, ts: Option<i64>) {
         if self.failed.is_some() {

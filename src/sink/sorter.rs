@@ -87,6 +87,11 @@ impl Slices {
         self.slices.entry(slice).or_default().push(place, key, row);
     }
 
+    /// Rows that were pushed and not taken.
+    pub(super) fn rows(&self) -> u64 {
+        self.slices.values().map(|slice| slice.entries.len() as u64).sum()
+    }
+
     /// Takes the slices that lie wholly before `watermark`, sorted, and the first one that does
     /// not. At `i64::MAX` nothing more comes: all are taken.
     fn take_before(&mut self, watermark: i64) -> (BTreeMap<i64, Slice>, i64) {
@@ -130,6 +135,12 @@ impl Sorter {
             block_rows: 0,
         };
         Sorter { output, inner: Mutex::new(inner) }
+    }
+
+    /// Rows that were handed over and wait for slower cores.
+    pub(super) fn held(&self) -> u64 {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.parts.values().flatten().map(|part| part.entries.len() as u64).sum()
     }
 
     /// Takes those rows of `core` that lie before its output watermark, and writes what no core can

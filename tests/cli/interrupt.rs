@@ -120,3 +120,29 @@ fn a_file_that_is_not_complete_keeps_its_rows_under_another_name() {
     assert_eq!(partial.lines().count(), 2, "{partial}");
     assert!(partial.ends_with('\n'));
 }
+
+/// Rows that might still be preceded by others are not written, and the report adds up.
+#[test]
+fn rows_that_were_sorted_in_vain_are_counted() {
+    let dir = Dir::with_sample();
+    let (mut child, stdin) = start(&dir, "--deterministic --stats json --progress always");
+    let mut err = child.stderr.take().unwrap();
+    let mut seen = Vec::new();
+    let mut chunk = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("pairs 1,") {
+        let count = err.read(&mut chunk).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&chunk[..count]);
+    }
+    interrupt(&child);
+    err.read_to_end(&mut seen).unwrap();
+    let err = String::from_utf8_lossy(&seen);
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    drop(stdin);
+    assert!(err.contains("the 0 rows written are complete; 1 more that were found"), "{err}");
+    let report = err.lines().find(|line| line.starts_with('{')).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(count("pairs"), count("rows_out") + count("rows_not_written"), "{report}");
+    assert_eq!(count("rows_not_written"), 1, "{report}");
+}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::Failure;
 use crate::cli::choices::Format;
 use crate::event::Side;
+use crate::sink::link_end;
 
 /// Standard input or output.
 pub(super) const STANDARD: &str = "-";
@@ -160,6 +161,7 @@ impl Place {
 }
 
 fn new_place(path: &Path) -> Option<PathBuf> {
+    let path = link_end(path).ok()?;
     let parent = match path.parent()? {
         parent if parent.as_os_str().is_empty() => Path::new("."),
         parent => parent,

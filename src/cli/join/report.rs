@@ -58,6 +58,8 @@ pub(super) struct Report {
     pub(super) pairs: u64,
     /// Rows written to the output, its header not counted.
     pub(super) rows_out: u64,
+    /// Rows that were found, and given up when the run was stopped.
+    pub(super) rows_not_written: u64,
     pub(super) state_rows_peak: u64,
     pub(super) state_bytes_peak: u64,
     pub(super) rss_bytes_peak: u64,
@@ -103,6 +105,7 @@ impl Report {
         }
         put("pairs", json!(self.pairs));
         put("rows_out", json!(self.rows_out));
+        put("rows_not_written", json!(self.rows_not_written));
         for side in Side::BOTH {
             let (name, rows) = (side.name(), &self.sides[side.index()]);
             put(&format!("{name}_matched"), json!(rows.matched));
@@ -170,6 +173,9 @@ impl Report {
             count => format!("{count} cores"),
         };
         line("ran on", format!("{cores}, {}, simd {}", self.runtime, self.simd));
+        if self.rows_not_written > 0 {
+            line("not written", show_count(self.rows_not_written));
+        }
         if self.interrupted {
             line("", "stopped early: rows still buffered count as unmatched".to_owned());
         }

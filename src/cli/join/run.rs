@@ -159,6 +159,12 @@ fn conclude(
             signal.name(),
             outputs.rows()
         );
+        let held = held(&finished, outputs);
+        if held > 0 {
+            message.push_str(&format!(
+                "; {held} more that were found are not, as earlier rows might have followed"
+            ));
+        }
         for path in kept {
             message.push_str(&format!("; they are in {}", path.display()));
         }
@@ -173,6 +179,11 @@ fn conclude(
     warn_of_missing_keys(plan, &report, console);
     write_report(plan, &report, outputs, console)?;
     failure
+}
+
+/// Rows that were found and not written: under --deterministic, when a run is stopped.
+fn held(finished: &Finished<RowSink>, outputs: &Outputs) -> u64 {
+    finished.sinks.iter().map(RowSink::held).sum::<u64>() + outputs.sinks.held()
 }
 
 /// A side none of whose rows has a key matches nothing at all: seldom what anybody wants.
@@ -211,6 +222,7 @@ fn report(
         sides: Side::BOTH.map(|side| SideRows::new(run.counters.side(side), feeds.bad_rows(side))),
         pairs: run.counters.pairs,
         rows_out: outputs.rows(),
+        rows_not_written: held(finished, outputs),
         state_rows_peak: run.state_rows_peak,
         state_bytes_peak: run.state_bytes_peak,
         rss_bytes_peak: usage.rss_bytes_peak,
