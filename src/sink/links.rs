@@ -1,8 +1,11 @@
-//! Symbolic links that lead to nothing yet.
+//! Where symbolic links lead: to nothing yet, or to what is open already.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// As many links as the system itself follows.
+const LINKS_MAX: usize = 40;
 
 /// Where the links that start at `path` end, whether there is something or not.
 ///
@@ -10,15 +13,29 @@ use std::path::{Path, PathBuf};
 /// When they go round in a circle.
 pub fn link_end(path: &Path) -> io::Result<PathBuf> {
     let mut end = path.to_path_buf();
-    // As many as the system itself follows.
-    for _ in 0..40 {
-        match fs::read_link(&end) {
-            // A target that is not absolute is meant from the link's own directory.
-            Ok(next) => end = end.parent().unwrap_or(Path::new("")).join(next),
-            Err(_) => return Ok(end),
+    for _ in 0..LINKS_MAX {
+        match next(&end) {
+            Some(next) => end = next,
+            None => return Ok(end),
         }
     }
     Err(io::Error::other("its links lead in a circle"))
+}
+
+/// Whether a path leads, by whatever links, to a descriptor that a process has open. What that is
+/// redirected to must not be replaced.
+pub(super) fn is_descriptor(path: &Path) -> bool {
+    let links = std::iter::successors(Some(path.to_path_buf()), |path| next(path));
+    links.take(LINKS_MAX).any(|path| {
+        let folder = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+        folder.is_some_and(|folder| folder.starts_with("/proc") && folder.ends_with("fd"))
+    })
+}
+
+/// What a link names; a target that is not absolute is meant from the link's own directory.
+fn next(path: &Path) -> Option<PathBuf> {
+    let target = fs::read_link(path).ok()?;
+    Some(path.parent().unwrap_or(Path::new("")).join(target))
 }
 
 #[cfg(test)]
@@ -38,6 +55,19 @@ mod tests {
         output.commit().unwrap();
         assert!([link, next].iter().all(|path| fs::symlink_metadata(path).unwrap().is_symlink()));
         assert_eq!(fs::read(dir.path().join("data/real")).unwrap(), b"row\n");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn descriptors_are_known_by_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [link, file] = ["link", "fd"].map(|name| dir.path().join(name));
+        std::os::unix::fs::symlink("/dev/stdout", &link).unwrap();
+        fs::write(&file, "").unwrap();
+        for name in ["/dev/../dev/stdout", "/proc/thread-self/fd/1", link.to_str().unwrap()] {
+            assert!(is_descriptor(Path::new(name)), "{name}");
+        }
+        assert!(!is_descriptor(&file));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::join::SinkError;
-use crate::sink::links::link_end;
+use crate::sink::links::{is_descriptor, link_end};
 
 /// An output that all cores share. They hand it whole blocks of complete rows, so rows are never
 /// torn or mixed, whoever writes next.
@@ -207,9 +207,10 @@ fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    let is_descriptor = DESCRIPTOR_FOLDERS.iter().any(|folder| path.starts_with(folder))
-        || path == Path::new("/dev/stderr");
-    if is_descriptor {
+    let is_open = DESCRIPTOR_FOLDERS.iter().any(|folder| path.starts_with(folder))
+        || path == Path::new("/dev/stderr")
+        || is_descriptor(path);
+    if is_open {
         return Ok((OpenOptions::new().append(true).open(path)?, Fate::Stream, true));
     }
     let existing = match fs::metadata(path) {

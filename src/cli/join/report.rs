@@ -281,6 +281,7 @@ mod tests {
               "right_rows": 7,
               "pairs": 1900003,
               "rows_out": 1900003,
+              "rows_not_written": 0,
               "left_matched": 1900000,
               "left_unmatched": 100000,
               "left_late": 2,
