@@ -350,6 +350,9 @@ fn cannot(what: &str, name: &str, error: &io::Error) -> SinkError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space, or choose an output on another disk"
         }
+        io::ErrorKind::NotFound if has_directory(name) => {
+            "; its directory is there, but no file can be made in it: choose another"
+        }
         io::ErrorKind::NotFound => "; create its directory first",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; choose an output that this user may write"
@@ -361,6 +364,12 @@ fn cannot(what: &str, name: &str, error: &io::Error) -> SinkError {
         message: format!("{name}: cannot {what} it: {error}{advice}"),
         closed: error.kind() == io::ErrorKind::BrokenPipe,
     }
+}
+
+/// Whether the directory is there that a file of this name would be in.
+fn has_directory(name: &str) -> bool {
+    let parent = Path::new(name).parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).is_dir()
 }
 
 #[cfg(test)]

@@ -65,6 +65,9 @@ fn standard_output_by_its_path_keeps_what_is_there() {
 fn an_output_that_cannot_be_written_is_said_before_any_work() {
     let dir = Dir::with_sample();
     dir.run(&join("--output no/such/out.csv")).fails(1, &["no/such/out.csv", "directory"]);
+    #[cfg(target_os = "linux")]
+    dir.run(&join("--output /proc/x.csv"))
+        .fails(1, &["/proc/x.csv", "no file can be made in it: choose another"]);
     dir.run(&join("--output .")).fails(1, &["name a file in it"]);
     dir.run(&join("--output new/")).fails(1, &["new/: cannot open it", "name a file in it"]);
     dir.run(&join("--late-output no/late.csv")).fails(1, &["no/late.csv"]);
@@ -332,4 +335,23 @@ fn nothing_is_drawn_where_nobody_looks() {
     let dir = Dir::with_sample();
     let quiet = dir.run(&join("")).ok();
     assert!(!quiet.err.contains("buffered") && !quiet.err.contains('\x1b'), "{}", quiet.err);
+}
+
+/// What ran in the process before it became the program, as under `cargo run`, is not its own.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_report_counts_from_the_start_of_the_program() {
+    let dir = Dir::with_sample();
+    let line = format!(
+        "x=; i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; \
+         x=$(head -c 60000000 /dev/zero | tr '\\0' a); exec \"$0\" join {JOIN} \
+         --between -5m..5m --stats json --stats-output report.json"
+    );
+    let mut shell = std::process::Command::new("sh");
+    shell.current_dir(dir.path("")).args(["-c", &line, env!("CARGO_BIN_EXE_intervale")]);
+    Ran::from(shell.output().unwrap()).ok();
+    let report: serde_json::Value = serde_json::from_str(&dir.read("report.json")).unwrap();
+    let (cpu_s, elapsed_s) = (report["cpu_s"].as_f64().unwrap(), report["elapsed_s"].as_f64());
+    assert!(cpu_s < 0.15, "{cpu_s} of {elapsed_s:?}");
+    assert!(report["rss_bytes_peak"].as_u64().unwrap() < 50_000_000, "{report}");
 }
