@@ -76,6 +76,7 @@ pub fn main() -> ExitCode {
 
 /// Runs the program on given arguments, the program's name first. Prints what goes wrong.
 pub fn run_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    os::start_usage();
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,6 +1,8 @@
 //! What only the operating system knows: Ctrl-C, a closed standard output, and what the process has
 //! used.
 
+use std::fs;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// The signal that came, or 0: set by the signal handler, read by whoever waits for the work.
@@ -8,6 +10,9 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 /// Set before the work begins, when there is no standard output.
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// CPU seconds of what ran in this process before the program did: `exec` keeps the count going.
+static CPU_S_BEFORE: OnceLock<f64> = OnceLock::new();
 
 /// Who asked the process to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +51,12 @@ pub(super) fn note_closed_stdout() {
 pub(super) fn stdout_is_closed() -> bool {
     // Pairs with the store in `note_closed_stdout`; the flag guards no other memory.
     STDOUT_CLOSED.load(Ordering::Relaxed)
+}
+
+/// Begins to count [`usage`]: what ran in the process before (a shell or `cargo run`, which become
+/// the program) is none of it.
+pub(super) fn start_usage() {
+    CPU_S_BEFORE.get_or_init(|| counted().cpu_s);
 }
 
 /// What a process has used so far.
@@ -95,8 +106,28 @@ extern "C" fn on_interrupt(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
-/// What this process has used; zeros where the system does not say.
+/// What this program has used; zeros where the system does not say.
 pub(super) fn usage() -> Usage {
+    let counted = counted();
+    Usage {
+        rss_bytes_peak: status_peak().unwrap_or(counted.rss_bytes_peak),
+        cpu_s: (counted.cpu_s - CPU_S_BEFORE.get().copied().unwrap_or(0.0)).max(0.0),
+    }
+}
+
+/// The peak since `exec`, where Linux tells it.
+fn status_peak() -> Option<u64> {
+    parse_status_peak(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+fn parse_status_peak(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// What the system has counted for the process, whatever program it was.
+fn counted() -> Usage {
     // SAFETY: all bytes zero is a valid `rusage`: a struct of integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a `rusage` that lives through the call.
@@ -115,6 +146,13 @@ pub(super) fn usage() -> Usage {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_peak_is_read_from_the_status() {
+        let status = "Name:\tintervale\nVmPeak:\t   9999 kB\nVmHWM:\t    2048 kB\n";
+        assert_eq!(super::parse_status_peak(status), Some(2 << 20));
+        assert_eq!(super::parse_status_peak("VmRSS:\t 2048 kB\n"), None);
+    }
+
     #[test]
     fn a_process_has_used_something() {
         let usage = super::usage();
