@@ -57,7 +57,12 @@ fn a_bound_below_what_the_join_needs_ends_the_run() {
             "--cores {cores} --max-state 1000KiB --on-full block --right-out-of-orderness 1h"
         ));
         let ran = dir.run(&needs_all);
-        let told = ["need at least ", "--max-state allows 1000.0 KiB", "--out-of-orderness"];
+        let told = [
+            "need at least ",
+            "--max-state allows 1000.0 KiB",
+            "a lower bound",
+            "--out-of-orderness",
+        ];
         ran.fails(1, &told);
     }
 }

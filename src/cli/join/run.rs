@@ -10,7 +10,7 @@ use crate::cli::join::open::open;
 use crate::cli::join::outputs::{self, Outputs};
 use crate::cli::join::plan::Plan;
 use crate::cli::join::report::{Latency, Report, SideRows};
-use crate::cli::join::size::show_size;
+use crate::cli::join::size::{show_size_down, show_size_up};
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::engine::{Ending, Engine, EngineError, Finished};
@@ -280,10 +280,11 @@ fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
                 false => "the inputs that run ahead have waited, and waiting longer frees none",
             };
             Failure::failed(format!(
-                "buffered rows need at least {} and --max-state allows {}; {waiting}; raise it, \
-                 narrow --between, or lower --out-of-orderness",
-                show_size(bytes),
-                show_size(bytes_max)
+                "buffered rows need at least {} and --max-state allows {}; {waiting}; raise it (the \
+                 need is a lower bound: try {}), narrow --between, or lower --out-of-orderness",
+                show_size_up(bytes),
+                show_size_down(bytes_max),
+                show_size_up(bytes.saturating_mul(2))
             ))
         }
         error => Failure::failed(error.to_string()),

@@ -50,6 +50,20 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Writes a number of bytes for people: `512 B`, `1.5 MiB`.
 pub(in crate::cli) fn show_size(bytes: u64) -> String {
+    show(bytes, |tenths| tenths.round())
+}
+
+/// The same, rounded up.
+pub(super) fn show_size_up(bytes: u64) -> String {
+    show(bytes, |tenths| tenths.ceil())
+}
+
+/// The same, rounded down; `4.1MiB`, which is cut to whole bytes when it is read, stays that.
+pub(super) fn show_size_down(bytes: u64) -> String {
+    show(bytes, |tenths| (tenths + 1e-3).floor())
+}
+
+fn show(bytes: u64, round: impl Fn(f64) -> f64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
     for larger in ["KiB", "MiB", "GiB", "TiB"] {
@@ -59,7 +73,11 @@ pub(in crate::cli) fn show_size(bytes: u64) -> String {
         value /= 1024.0;
         unit = larger;
     }
-    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+    if unit == "B" {
+        format!("{bytes} B")
+    } else {
+        format!("{:.1} {unit}", round(value * 10.0) / 10.0)
+    }
 }
 
 /// Bytes of memory that this process may count on: the host's, or its control group's when that is
@@ -131,6 +149,10 @@ mod tests {
         }
         assert_eq!(show_size(512), "512 B");
         assert_eq!(show_size(3 << 19), "1.5 MiB");
+        assert_eq!(show_size_up((4 << 20) + 1), "4.1 MiB", "a need is seen to be above 4 MiB");
+        assert_eq!([show_size_up(4 << 20), show_size_down(4 << 20)], ["4.0 MiB", "4.0 MiB"]);
+        assert_eq!(show_size_down(parse_size("4.1MiB").unwrap()), "4.1 MiB");
+        assert_eq!(show_size_down((5 << 20) - 1000), "4.9 MiB");
     }
 
     #[test]
