@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, default_value = "auto")]
     simd: SimdChoice,
     /// Which rows come out
-    #[arg(long = "type", default_value = "inner")]
+    #[arg(long = "type", value_name = "TYPE", default_value = "inner")]
     kind: Kind,
     /// Events a second and side, in event time, instead of the workload's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t, value_name = "CLOCK")]
     step_clock: Clock,
     /// How figures are printed: a table, or one JSON object a configuration
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     output_format: Format,
 }
 

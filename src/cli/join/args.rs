@@ -17,7 +17,7 @@ Orders and payments of the same 5 minutes:
   intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
       --on order_id --left-time ts --right-time ts --window tumble:5m
 
-Durations: 250ms, 5s, -20m, 1h30m, 2d, 0. A day is 24 hours.
+Durations: 250ms, 5s, -20m, 1h30m, 2d, 0; units w d h m s ms us ns. A day is 24 hours.
 Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C, 143 by SIGTERM.
 Stopped, it ends with complete rows and a report; a file that was to be replaced stays, and the rows
 are in PATH.partial. A second Ctrl-C ends it at once: the rows of files are lost then, and their
@@ -144,8 +144,8 @@ pub(in crate::cli) struct TimeArgs {
     /// Time zone of times that carry none (an IANA name)
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(super) timezone: String,
-    /// The tick of the run: ms, us or ns [default: ms, or finer where a time or a duration calls
-    /// for it]
+    /// The tick of the run: ms, us or ns [default: us where times are text (not of a pattern
+    /// without fractions), ms otherwise; finer where a time or a duration calls for it]
     #[arg(long, value_name = "UNIT", hide_possible_values = true)]
     pub(super) time_unit: Option<Unit>,
     /// The watermark trails the largest time seen by this much
