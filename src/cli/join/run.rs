@@ -280,8 +280,9 @@ fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
                 false => "the inputs that run ahead have waited, and waiting longer frees none",
             };
             Failure::failed(format!(
-                "buffered rows need at least {} and --max-state allows {}; {waiting}; raise it (the \
-                 need is a lower bound: try {}), narrow --between, or lower --out-of-orderness",
+                "buffered rows need at least {} and --max-state allows {}; {waiting}; \
+                 raise it (the need is a lower bound: try {}), narrow --between, or lower \
+                 --out-of-orderness",
                 show_size_up(bytes),
                 show_size_down(bytes_max),
                 show_size_up(bytes.saturating_mul(2))
