@@ -12,6 +12,7 @@ pub enum BatchKind {
     #[default]
     Keyed,
     /// Events without a key: never stored, matched with nothing, padded at once by an outer join.
+    /// They are never late; by `lags`, results are put in order.
     NullKey,
     /// Events that their source found late under `LatenessClock::Own`; `lags` says by how much.
     Late,
@@ -113,7 +114,8 @@ impl EventBatch {
         &self.ts
     }
 
-    /// How late each event was, in ticks; empty unless the batch is [`BatchKind::Late`].
+    /// How far behind what was still on time each event was, in ticks, where its source has judged
+    /// that ([`BatchKind::Late`], [`BatchKind::NullKey`]); what is missing is 0.
     #[inline]
     pub fn lags(&self) -> &[i64] {
         &self.lags
@@ -290,7 +292,8 @@ impl EventBatch {
         self.lags.push(lag);
     }
 
-    /// Says how late the event was that was pushed last, into a batch of late events.
+    /// Says how late the event was that was pushed last. Of events before it of which nothing was
+    /// said, it is 0.
     #[inline]
     pub fn set_lag(&mut self, lag: i64) {
         self.lags.resize(self.len().saturating_sub(1), 0);

@@ -176,8 +176,8 @@ impl Producer {
         let shard = self.shard_of(port, kind, value);
         let batch = self.open_batch(port, kind, shard, self.now_ns);
         batch.push_with_value(value, key, ts, row)?;
-        if kind == LATE {
-            batch.push_lag(lag);
+        if lag > 0 {
+            batch.set_lag(lag);
         }
         self.count(port, ts.ticks(), kind == LATE);
         self.send_if_full(port, kind, shard)?;
@@ -200,16 +200,17 @@ impl Producer {
             return Ok(self.flow());
         }
         let null_key = batch.kind == BatchKind::NullKey;
+        let judged_kind = if null_key { NULL_KEY } else { LATE };
         for (index, (&value, &ts)) in batch.keys().iter().zip(batch.timestamps()).enumerate() {
             let (kind, lag) = match batch.lags().get(index) {
-                Some(&lag) => (LATE, lag),
+                Some(&lag) => (judged_kind, lag),
                 None => self.judge(port, null_key, ts),
             };
             let shard = self.shard_of(port, kind, value);
             let open = self.open_batch(port, kind, shard, arrived_ns);
             open.push_from(batch, index);
-            if kind == LATE {
-                open.push_lag(lag);
+            if lag > 0 {
+                open.set_lag(lag);
             }
             self.count(port, ts, kind == LATE);
             self.send_if_full(port, kind, shard)?;
@@ -354,14 +355,15 @@ impl Producer {
     #[inline]
     fn judge(&self, port: PortId, null_key: bool, ts: i64) -> (usize, i64) {
         // Events without a key are never late: they meet nobody, however old they are.
-        if null_key {
-            return (NULL_KEY, 0);
-        }
+        let kind = if null_key { NULL_KEY } else { KEYED };
         if self.options.lateness.clock == LatenessClock::Merged {
-            return (KEYED, 0);
+            return (kind, 0);
         }
         let threshold = self.options.lateness.threshold(self.ports[port.0 as usize].watermark);
-        if ts < threshold { (LATE, threshold.saturating_sub(ts)) } else { (KEYED, 0) }
+        if ts >= threshold {
+            return (kind, 0);
+        }
+        (if null_key { NULL_KEY } else { LATE }, threshold.saturating_sub(ts))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::event::{Event, Side};
+use crate::event::{Event, EventBatch, KeyHasher, Side};
 
 /// Takes what a join finds, on the core that found it. Events are borrowed for the call.
 ///
@@ -33,6 +33,13 @@ pub trait Emit {
         let _ = (side, event);
     }
 
+    /// An unmatched row without a key that was behind what was still on time: it comes out at once,
+    /// at `ts`, the time that was reached. Its own time is smaller.
+    fn single_at(&mut self, side: Side, event: Event<'_>, ts: i64) {
+        let _ = ts;
+        self.single(side, event);
+    }
+
     /// A late event under `LatePolicy::Output`, `lag` ticks behind what was still on time.
     fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
         let _ = (side, event, lag);
@@ -42,6 +49,20 @@ pub trait Emit {
 impl<F: FnMut(Event<'_>, Event<'_>)> Emit for F {
     fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
         self(left, right);
+    }
+}
+
+/// Emits an event of a batch without keys, which an outer join pads at once.
+pub(super) fn single_without_key<E: Emit>(
+    batch: &EventBatch,
+    index: usize,
+    hasher: &KeyHasher,
+    out: &mut E,
+) {
+    let event = batch.event(index, hasher);
+    match batch.lags().get(index) {
+        Some(&lag) if lag > 0 => out.single_at(batch.side(), event, event.ts.saturating_add(lag)),
+        _ => out.single(batch.side(), event),
     }
 }
 

@@ -6,6 +6,7 @@ use choosing::Choosing;
 
 use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
+use crate::join::emit::single_without_key;
 use crate::join::visit::{IntPairs, PairVisit};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{BATCH_EVENTS_MAX, Limits};
@@ -220,7 +221,7 @@ impl IntervalJoin {
         if self.spec.kind().emits_unmatched(side) {
             counters.singles += batch.len() as u64;
             for index in 0..batch.len() {
-                out.single(side, batch.event(index, &self.hasher));
+                single_without_key(batch, index, &self.hasher, out);
             }
         }
     }

@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 
 use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, EventBatch, KeyHasher, Side};
+use crate::join::emit::single_without_key;
 use crate::join::slots::is_past;
 use crate::join::window::{Span, Window};
 use crate::join::{Counters, Emit, JoinSpec};
@@ -120,8 +121,10 @@ impl WindowJoin {
         self.counters.sides[side.index()].rows += batch.len() as u64;
         if batch.kind == BatchKind::NullKey {
             self.counters.sides[side.index()].null_key += batch.len() as u64;
-            for index in 0..batch.len() {
-                self.emit_unmatched(side, batch, index, out);
+            if self.spec.kind().emits_unmatched(side) {
+                self.counters.sides[side.index()].singles += batch.len() as u64;
+                (0..batch.len())
+                    .for_each(|index| single_without_key(batch, index, &self.hasher, out));
             }
             return Ok(());
         }

@@ -37,6 +37,8 @@ pub enum OpenMode {
 struct Inner {
     file: File,
     fate: Fate,
+    /// The last line of a file that grows has no end yet.
+    owes_newline: bool,
     rows: u64,
     failed: Option<SinkError>,
 }
@@ -74,7 +76,12 @@ impl Output {
         let is_stdout = STDOUT_NAMES.iter().any(|name| path == Path::new(name));
         let opened = if is_stdout { open_stdout() } else { open_path(path, mode) };
         let (file, fate, empty) = opened.map_err(|error| cannot("open", &name, &error))?;
-        Ok((Output { name, inner: Mutex::new(Inner { file, fate, rows: 0, failed: None }) }, empty))
+        // Written before the first row, so that an output opened in vain leaves the file as it is.
+        let owes_newline = matches!(fate, Fate::Grows)
+            && !empty
+            && !ends_with_a_line(path).map_err(|error| cannot("open", &name, &error))?;
+        let inner = Inner { file, fate, owes_newline, rows: 0, failed: None };
+        Ok((Output { name, inner: Mutex::new(inner) }, empty))
     }
 
     /// The path as the user gave it, or `standard output`.
@@ -161,6 +168,9 @@ impl Drop for Output {
 
 impl Inner {
     fn write_block(&mut self, block: &[u8]) -> io::Result<()> {
+        if std::mem::take(&mut self.owes_newline) {
+            self.write_block(b"\n")?;
+        }
         let mut rest = block;
         while !rest.is_empty() {
             match self.file.write(rest) {
@@ -227,11 +237,8 @@ fn open_path(path: &Path, mode: OpenMode) -> io::Result<(File, Fate, bool)> {
         }
     }
     if mode == OpenMode::Append {
-        let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
         let empty = file.metadata()?.len() == 0;
-        if !empty && !ends_with_a_line(path)? {
-            file.write_all(b"\n")?;
-        }
         return Ok((file, Fate::Grows, empty));
     }
     let target = match &existing {

@@ -206,9 +206,13 @@ impl Emit for RowSink {
     }
 
     fn single(&mut self, side: Side, event: Event<'_>) {
+        self.single_at(side, event, event.ts);
+    }
+
+    fn single_at(&mut self, side: Side, event: Event<'_>, ts: i64) {
         match side {
-            Side::Left => self.row(Some(event), None, None),
-            Side::Right => self.row(None, Some(event), None),
+            Side::Left => self.row(Some(event), None, Some(ts)),
+            Side::Right => self.row(None, Some(event), Some(ts)),
         }
     }
 

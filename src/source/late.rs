@@ -13,6 +13,7 @@ pub(super) struct Judge {
     late: EventBatch,
     /// Of each event with a key of the chunk at hand: how late it is, or `None`.
     verdicts: Vec<Option<i64>>,
+    null_lags: Vec<i64>,
     spare: EventBatch,
 }
 
@@ -25,6 +26,7 @@ impl Judge {
             seen: BoundedDisorder::new(0),
             late: empty(),
             verdicts: Vec::new(),
+            null_lags: Vec::new(),
             spare: empty(),
         }
     }
@@ -41,11 +43,12 @@ impl Judge {
     }
 
     /// Takes the late events out of a chunk; returns how many they are. Events without a key meet
-    /// nobody, so they are never late, but their times count.
+    /// nobody, so they are never late, but their times count, and how far they are behind is kept.
     pub(super) fn split(&mut self, chunk: &mut Chunk) -> u64 {
         self.late.reset(self.side, chunk.events.source, BatchKind::Late);
         self.late.arrived_ns = chunk.events.arrived_ns;
         let late_count = self.judge(chunk);
+        self.null_lags.iter().for_each(|&lag| chunk.nulls.push_lag(lag));
         if late_count > 0 {
             self.take_late(&mut chunk.events);
         }
@@ -55,20 +58,30 @@ impl Judge {
     /// Judges all events of a chunk, in the order of the file.
     fn judge(&mut self, chunk: &Chunk) -> u64 {
         self.verdicts.clear();
+        self.null_lags.clear();
         let mut late_count = 0;
         let mut nulls = chunk.nulls.timestamps().iter().zip(&chunk.null_places).peekable();
         for (&ts, at) in chunk.events.timestamps().iter().zip(0..) {
             while let Some((&null_ts, _)) = nulls.next_if(|&(_, &place)| place <= at) {
-                self.seen.observe(null_ts);
+                let lag = self.lag_of(null_ts);
+                self.null_lags.push(lag.unwrap_or(0));
             }
-            let threshold = self.lateness.threshold(self.seen.watermark());
-            self.seen.observe(ts);
-            let lag = (ts < threshold).then(|| threshold.saturating_sub(ts));
+            let lag = self.lag_of(ts);
             late_count += u64::from(lag.is_some());
             self.verdicts.push(lag);
         }
-        nulls.for_each(|(&ts, _)| self.seen.observe(ts));
+        for (&ts, _) in nulls {
+            let lag = self.lag_of(ts);
+            self.null_lags.push(lag.unwrap_or(0));
+        }
         late_count
+    }
+
+    /// How late the next event is, if it is.
+    fn lag_of(&mut self, ts: i64) -> Option<i64> {
+        let threshold = self.lateness.threshold(self.seen.watermark());
+        self.seen.observe(ts);
+        (ts < threshold).then(|| threshold.saturating_sub(ts))
     }
 
     /// Leaves the on-time events in `events` and moves the late ones to `late`.

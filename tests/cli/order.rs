@@ -100,3 +100,40 @@ fn late_rows_are_the_same_bytes_in_order_of_time_key_side_and_position() {
     assert!(orders.iter().any(|row| row.2 == "left") && orders.iter().any(|row| row.2 == "right"));
     assert!(orders.is_sorted(), "by time, key and side");
 }
+
+#[test]
+fn rows_without_a_key_stand_where_the_time_was_when_they_came() {
+    let dir = Dir::new();
+    let (mut random, mut text) = (Random(4), "id,ts,n\n".to_owned());
+    let (mut latest, mut without_key) = (i64::MIN, Vec::new());
+    for i in 0..20_000 {
+        let now = 1_700_000_000_000 + i * 10;
+        let (key, ts) = match random.below(20) {
+            // Up to a minute behind, of which 2 s are in time.
+            0 => (String::new(), now - random.below(60_000) as i64),
+            _ => (format!("k{}", random.below(50)), now - random.below(2_000) as i64),
+        };
+        if key.is_empty() {
+            without_key.push((ts.max(latest.saturating_sub(2_000)), i));
+        }
+        latest = latest.max(ts);
+        writeln!(text, "{key},{ts},{i}").unwrap();
+    }
+    dir.write("l1.csv", text).write("l2.csv", "id,ts,n\n").write("r.csv", disordered(3, 20_000));
+    without_key.sort_unstable();
+    let expected: Vec<String> = without_key.iter().map(|(_, i)| i.to_string()).collect();
+    for kind in ["left", "anti", "left --window tumble:5s"] {
+        let between = if kind.contains("window") { "" } else { "--between -200ms..300ms" };
+        let run = |machine: &str| {
+            let join = JOIN.replace("--between -200ms..300ms", between);
+            dir.join(&format!("{join} --type {kind} {machine}")).0
+        };
+        let one = run("--cores 1 --runtime threads");
+        let numbers = one.lines().filter(|line| line.starts_with(','));
+        let numbers: Vec<&str> = numbers.map(|line| line.split(',').nth(2).unwrap()).collect();
+        assert_eq!(numbers, expected, "{kind}");
+        for machine in ["--cores 2", "--cores 8", "--cores 8 --runtime threads --idle park"] {
+            assert!(one == run(machine), "{kind} {machine}: the outputs differ");
+        }
+    }
+}

@@ -44,6 +44,31 @@ fn rows_are_appended_to_the_same_columns_and_begin_a_line() {
     dir.run(&join("--output out.csv --append --type anti")).ok();
     let text = dir.read("out.csv");
     assert_eq!(text, "order_id,amount,ts\no9,1,2\no004,80.0,1704103215000\n");
+    dir.write("mark.csv", "\u{feff}order_id,amount,ts\r\no9,1,2\r\n");
+    dir.run(&join("--output mark.csv --append --type anti")).ok();
+    assert!(dir.read("mark.csv").ends_with("o9,1,2\r\no004,80.0,1704103215000\n"));
+}
+
+#[test]
+fn json_lines_are_appended_to_json_lines_only() {
+    let dir = Dir::with_sample();
+    let appended = join("--output out.csv --append --output-format jsonl --type anti");
+    dir.write("out.csv", "order_id,amount,ts\n");
+    dir.run(&appended).fails(2, &["--append", "out.csv", "`order_id,amount,ts`", "JSON Lines"]);
+    assert_eq!(dir.read("out.csv"), "order_id,amount,ts\n");
+    dir.write("out.csv", "{\"order_id\":\"o1\"}");
+    dir.run(&appended).ok();
+    let text = dir.read("out.csv");
+    assert!(text.starts_with("{\"order_id\":\"o1\"}\n{\"order_id\":\"o004\""), "{text}");
+}
+
+#[test]
+fn a_file_is_as_it_was_when_another_output_is_refused() {
+    let dir = Dir::with_sample();
+    dir.write("out.csv", "order_id,amount,ts\no9,1,2");
+    let refused = "--output out.csv --append --type anti --late-output no/late.csv";
+    dir.run(&join(refused)).fails(1, &["no/late.csv"]);
+    assert_eq!(dir.read("out.csv"), "order_id,amount,ts\no9,1,2");
 }
 
 #[test]

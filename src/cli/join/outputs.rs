@@ -32,6 +32,8 @@ pub(super) struct Outputs {
 /// More of a file's first line is not looked at: no header is longer.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 impl Outputs {
     /// Opens all of them and writes their headers. `hold_back` is how long sorted rows wait for
     /// each other, in ticks.
@@ -129,30 +131,36 @@ fn open_one(path: &Path, header: &[u8], plan: &Plan) -> Result<(Arc<Output>, boo
         check_stdout()?;
     }
     let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
-    if plan.output.append && !header.is_empty() {
-        check_header(path, header)?;
+    if plan.output.append {
+        check_first_line(path, header)?;
     }
     let (output, wants_header) = Output::open(path, mode).map_err(failure)?;
     Ok((Arc::new(output), wants_header))
 }
 
-/// Rows are added below a header that is the one they have, or not at all.
-fn check_header(path: &Path, header: &[u8]) -> Result<(), Failure> {
+/// Rows are added below a header that is the one they have, or below lines of JSON if they are that
+/// (`header` is empty then), or not at all.
+fn check_first_line(path: &Path, header: &[u8]) -> Result<(), Failure> {
     // Whatever else is wrong with the file is said when it is opened.
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return Ok(()) };
     let mut first = Vec::new();
     let read = BufReader::new(file.take(HEADER_BYTES_MAX)).read_until(b'\n', &mut first);
-    let (first, header) = (first.trim_ascii_end(), header.trim_ascii_end());
-    if read.is_err() || first.is_empty() || first == header {
+    let first = first.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&first);
+    let (first, header) = (first.trim_ascii(), header.trim_ascii_end());
+    let fits = if header.is_empty() { first.starts_with(b"{") } else { first == header };
+    if read.is_err() || first.is_empty() || fits {
         return Ok(());
     }
+    let rows = match header {
+        [] => "these rows are JSON Lines".to_owned(),
+        _ => format!("these rows have the columns `{}`", shorten(header)),
+    };
     Err(Failure::usage(format!(
-        "--append: {} begins with `{}`, but these rows have the columns `{}`; append to a file of \
-         the same columns, or leave --append out to replace it",
+        "--append: {} begins with `{}`, but {rows}; append to a file of the same columns, or leave \
+         --append out to replace it",
         path.display(),
         shorten(first),
-        shorten(header),
     )))
 }
 
