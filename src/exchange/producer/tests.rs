@@ -136,7 +136,7 @@ fn lateness_is_judged_by_the_source_s_own_watermark() {
             (Side::Left, keyed, vec![100, 93], vec![]),
             (Side::Left, late, vec![92, 50], vec![1, 43]),
             (Side::Right, keyed, vec![100, 93, 92, 50, 58], vec![]),
-            (Side::Right, null_key, vec![58, 57], vec![]),
+            (Side::Right, null_key, vec![58, 57], vec![0, 1]),
             (Side::Right, late, vec![57], vec![1]),
         ]
     );

@@ -105,7 +105,7 @@ impl Rig {
                     let event = batch.event(index, &hasher);
                     assert_eq!(event.key == Key::Null, batch.kind == BatchKind::NullKey);
                     let position = split_position(event.row).unwrap().0.offset();
-                    let lag = batch.lags().get(index).copied();
+                    let lag = batch.lags().get(index).copied().filter(|&lag| lag > 0);
                     let twice = self.arrived.insert(position, (batch.kind, lag, event.ts));
                     assert_eq!(twice, None, "an event came twice");
                     self.applied_before.insert(position, self.applied[shard]);
@@ -229,8 +229,8 @@ proptest! {
         prop_assert_eq!(rig.arrived.len(), expected.len());
         for (position, (ts, null_key, watermark)) in expected {
             let threshold = options.lateness.threshold(watermark);
-            let lag = (!null_key && ts < threshold).then(|| threshold - ts);
-            late += u64::from(lag.is_some());
+            let lag = (ts < threshold).then(|| threshold - ts);
+            late += u64::from(lag.is_some() && !null_key);
             let kind = match (null_key, lag) {
                 (true, _) => BatchKind::NullKey,
                 (false, Some(_)) => BatchKind::Late,
