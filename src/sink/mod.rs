@@ -10,6 +10,7 @@ mod links;
 mod output;
 mod rows;
 mod sorter;
+mod temporary;
 
 pub use bad::BadRows;
 pub use columns::Columns;

@@ -1,15 +1,14 @@
 //! Where bytes go: standard output, a file that appears when it is complete, a file that grows.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::join::SinkError;
 use crate::sink::links::{is_descriptor, link_end};
+use crate::sink::temporary::{create_temporary, partial_path};
 
 /// An output that all cores share. They hand it whole blocks of complete rows, so rows are never
 /// torn or mixed, whoever writes next.
@@ -141,7 +140,7 @@ impl Output {
         }
         let mut kept = None;
         if let Fate::Replaces { temporary, target } = &inner.fate {
-            let partial = with_suffix(target, ".partial");
+            let partial = partial_path(target);
             fs::rename(temporary, &partial)
                 .map_err(|error| cannot("finish", &self.name, &error))?;
             kept = Some(partial);
@@ -269,89 +268,6 @@ fn ends_with_a_line(path: &Path) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// Creates `.NAME.PID-N.tmp` beside the target (a rename never crosses file systems then) and locks
-/// it for as long as it is open, so that others see that somebody writes it.
-fn create_temporary(target: &Path) -> io::Result<(File, PathBuf)> {
-    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    remove_stale(target, name);
-    for attempt in 0.. {
-        let mut hidden = temporary_prefix(name);
-        hidden.push(format!("{}-{attempt}{TEMPORARY_SUFFIX}", std::process::id()));
-        let path = target.with_file_name(hidden);
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => {
-                // A file system without locks is one where nothing is ever found stale.
-                let _ = file.lock();
-                if is_at(&file, &path) {
-                    return Ok((file, path));
-                }
-                // Somebody took it for stale before it was locked.
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        if attempt == 1000 {
-            break;
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
-}
-
-const TEMPORARY_SUFFIX: &str = ".tmp";
-
-fn temporary_prefix(name: &OsStr) -> OsString {
-    let mut prefix = OsString::from(".");
-    prefix.push(name);
-    prefix.push(".");
-    prefix
-}
-
-/// Removes temporaries of the same target that nobody writes any more: what a killed run left.
-fn remove_stale(target: &Path, name: &OsStr) {
-    let prefix = temporary_prefix(name);
-    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // Whatever cannot be looked at or removed stays; it is in nobody's way.
-    let Ok(entries) = fs::read_dir(parent.unwrap_or(Path::new("."))) else { return };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let is_one = path.file_name().is_some_and(|name| is_temporary(name, &prefix));
-        if !is_one || !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
-            continue;
-        }
-        if let Ok(file) = OpenOptions::new().write(true).open(&path)
-            && file.try_lock().is_ok()
-        {
-            let _ = fs::remove_file(&path);
-        }
-    }
-}
-
-/// Whether a name is the prefix, a process's number, an attempt's, and the suffix.
-fn is_temporary(name: &OsStr, prefix: &OsStr) -> bool {
-    let numbers = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
-    let numbers = numbers.and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX.as_bytes()));
-    let Some(numbers) = numbers else { return false };
-    let mut parts = numbers.split(|&byte| byte == b'-');
-    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    parts.next().is_some_and(is_number)
-        && parts.next().is_some_and(is_number)
-        && parts.next().is_none()
-}
-
-/// Whether an open file is still what its path names.
-fn is_at(file: &File, path: &Path) -> bool {
-    let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(open), Ok(named)) => id(&open) == id(&named),
-        _ => false,
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 fn cannot(what: &str, name: &str, error: &io::Error) -> SinkError {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -421,6 +337,17 @@ mod tests {
         drop(output);
         assert_eq!(fs::read(kept).unwrap(), b"row\n");
         assert_eq!(names(dir.path()), ["pairs.csv.partial"]);
+    }
+
+    #[test]
+    fn names_as_long_as_there_are_can_be_written_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = "n".repeat(255);
+        let path = dir.path().join(&name);
+        let open = || Output::open(&path, OpenMode::Replace).unwrap().0;
+        open().commit().unwrap();
+        assert_eq!(names(dir.path()), [name]);
+        assert!(open().keep_partial().unwrap().unwrap().exists());
     }
 
     #[test]
