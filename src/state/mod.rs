@@ -80,9 +80,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Buckets of about a sixteenth of the interval's width, so that rows are freed soon after their
-    /// end, but at most some hundreds of them in what is retained. Where rows are few, buckets of
-    /// half the interval: each takes memory of its own, and a probe crosses few of them.
+    /// Buckets of about a sixteenth of the interval's width, so that rows are freed soon after
+    /// their end, but at most some hundreds of them in what is retained. Where rows are few,
+    /// buckets of half the interval: each takes memory of its own, and a probe crosses few of
+    /// them.
     pub fn for_interval(interval: Interval, allowed_lateness: i64) -> Layout {
         let width = i128::from(interval.hi()) - i128::from(interval.lo());
         let reach = i128::from(interval.hi())

@@ -19,8 +19,8 @@ const CHUNKS_CROWDED: usize = CHUNK_NUMBERS / 2;
 const BUCKETS_KEPT: usize = 256;
 /// How many buckets later than its time says a row may be kept.
 const DISPLACED_BUCKETS_MAX: i64 = 2;
-/// Buckets are made wider when they have fewer rows than this each: a bucket takes a chunk and, with
-/// long rows, a store of them, well over a kibibyte.
+/// Buckets are made wider when they have fewer rows than this each: a bucket takes a chunk and,
+/// with long rows, a store of them, well over a kibibyte.
 const THIN_ROWS: u64 = 8;
 /// From so many rows on that is judged; up to the width that `thin_up_to` names, from fewer on:
 /// right after the start, few rows are spread over as many buckets as there will ever be, and wider

@@ -202,6 +202,10 @@ fn check_expiry(
     Ok(())
 }
 
+fn layout(bucket_shift: u32, expires: [bool; 2]) -> Layout {
+    Layout { bucket_shift, thin_shift: bucket_shift + 2, filter: Filter::detect(), expires }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -215,7 +219,7 @@ proptest! {
     ) {
         let filter = Filter::new(simd).unwrap_or_else(Filter::detect);
         let interval = Interval::closed(lo, lo + width).unwrap();
-        run_steps(steps, interval, Layout { bucket_shift: shift, thin_shift: shift + 2, filter, expires })?;
+        run_steps(steps, interval, Layout { filter, ..layout(shift, expires) })?;
     }
 
     #[test]
@@ -227,7 +231,7 @@ proptest! {
         ordered: [bool; 2],
     ) {
         let interval = Interval::closed(lo, lo + width).unwrap();
-        let layout = Layout { bucket_shift: shift, thin_shift: shift + 2, filter: Filter::detect(), expires };
+        let layout = layout(shift, expires);
         let mut state = State::new(layout);
         for (ring, ordered) in state.rings.iter_mut().zip(ordered) {
             ring.keep_arrival_order(ordered);
@@ -243,7 +247,7 @@ proptest! {
         expires: [bool; 2],
     ) {
         let interval = Interval::closed(lo, lo + width).unwrap();
-        let layout = Layout { bucket_shift: shift, thin_shift: shift + 2, filter: Filter::detect(), expires };
+        let layout = layout(shift, expires);
         run_steps(steps, interval, layout)?;
     }
 
@@ -257,8 +261,7 @@ proptest! {
             Step::Batch { right, events: events.collect() }
         });
         let interval = Interval::closed(-100_000, 100_000).unwrap();
-        let layout =
-            Layout { bucket_shift: 0, thin_shift: 0, filter: Filter::detect(), expires: [true, false] };
+        let layout = layout(0, [true, false]);
         run_steps(steps.collect(), interval, layout)?;
     }
 
@@ -280,17 +283,14 @@ proptest! {
             }
         }
         let interval = Interval::closed(-200, 200).unwrap();
-        let layout =
-            Layout { bucket_shift: 4, thin_shift: 0, filter: Filter::detect(), expires: [false; 2] };
+        let layout = layout(4, [false; 2]);
         run_steps(steps, interval, layout)?;
     }
 
     #[test]
     fn the_index_grows_without_losing_a_key(seed: u64) {
         let hasher = KeyHasher::new(KeyKind::Int, seed);
-        let mut state = State::new(Layout {
-            bucket_shift: 6, thin_shift: 0, filter: Filter::detect(), expires: [false; 2],
-        });
+        let mut state = State::new(layout(6, [false; 2]));
         let interval = Interval::closed(0, 10).unwrap();
         let probe = |side| Probe {
             interval: interval.seen_from(side), partner_floor: i64::MIN, own_floor: i64::MIN,
@@ -319,8 +319,7 @@ proptest! {
 #[test]
 fn the_index_grows_over_dead_keys() {
     let hasher = KeyHasher::new(KeyKind::Int, 1);
-    let layout =
-        Layout { bucket_shift: 6, thin_shift: 0, filter: Filter::detect(), expires: [false; 2] };
+    let layout = layout(6, [false; 2]);
     let probe = Probe {
         interval: Interval::closed(0, 10).unwrap(),
         partner_floor: i64::MIN,
