@@ -34,8 +34,18 @@ pub enum PushError {
     ColumnLengths,
     /// The time is `i64::MIN`, which is no time.
     NoTimestamp,
-    /// A lane is full and the caller went on pushing: flush until it says that all is sent.
+    /// A lane is full, or state is for the moment, and the caller went on pushing: try again.
     Backpressure,
+    /// State is too near its bound to take the event, which was not taken, and nothing that the
+    /// watermarks allow is left to be freed. The engine goes on: push again when a source has
+    /// promised more, is idle or has ended; see
+    /// [`EngineBuilder::when_full`](crate::engine::EngineBuilder::when_full).
+    StateFull {
+        /// Bytes in use.
+        bytes: u64,
+        /// The bound.
+        bytes_max: u64,
+    },
     /// The source has ended: it can take no more events.
     Ended,
     /// The engine has stopped; the report says why.
@@ -63,6 +73,11 @@ impl fmt::Display for PushError {
             PushError::Backpressure => {
                 write!(f, "a lane is full; flush until everything is sent, then push again")
             }
+            PushError::StateFull { bytes, bytes_max } => write!(
+                f,
+                "buffered state has {bytes} of {bytes_max} bytes, and no watermark lets any of it \
+                 go; push again when a source has promised more, or raise the bound"
+            ),
             PushError::Ended => write!(f, "the source has ended and takes no more events"),
             PushError::Stopped => write!(f, "the engine has stopped; its report says why"),
         }
@@ -166,6 +181,11 @@ pub enum JoinError {
         /// The bound.
         bytes_max: u64,
     },
+    /// State holds as much as it can name, whatever the bound.
+    Exhausted {
+        /// Bytes in use.
+        bytes: u64,
+    },
     /// An event was refused, and nothing was changed.
     Refused(PushError),
     /// The counts of a run do not add up: a fault of the engine, never of the input.
@@ -185,6 +205,11 @@ impl fmt::Display for JoinError {
                 f,
                 "buffered state needs {bytes} bytes and {bytes_max} are allowed; raise the bound, \
                  narrow the interval, or see which watermark stands still"
+            ),
+            JoinError::Exhausted { bytes } => write!(
+                f,
+                "buffered state has {bytes} bytes, which are as many rows as it can hold; narrow \
+                 the interval, use more cores, or see which watermark stands still"
             ),
             JoinError::Refused(error) => error.fmt(f),
             JoinError::Unbalanced(what) => {

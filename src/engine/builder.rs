@@ -9,7 +9,7 @@ use crate::engine::{Engine, EngineError, Shared};
 use crate::error::SpecError;
 use crate::event::{Event, KeyHasher, Side};
 use crate::exchange::{
-    Feed, Pace, Pacer, Producer, ProducerOptions, WatermarkSlot, Watermarks, mesh,
+    Feed, Pace, Pacer, Producer, ProducerOptions, WatermarkSlot, Watermarks, WhenFull, mesh,
 };
 use crate::join::{Emit, IntervalJoin, JoinSpec, Sink};
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX, Limits};
@@ -38,6 +38,7 @@ pub struct EngineBuilder<F> {
     idle: IdleStrategy,
     limits: Limits,
     fail_when_full: bool,
+    when_full: WhenFull,
     lane_batches: usize,
     batch_events: usize,
     linger: Duration,
@@ -58,6 +59,7 @@ impl EngineBuilder<NoSinks> {
             idle: IdleStrategy::default(),
             limits: Limits::default(),
             fail_when_full: false,
+            when_full: WhenFull::default(),
             lane_batches: LANE_BATCHES_DEFAULT,
             batch_events: BATCH_EVENTS_MAX,
             linger: LINGER_DEFAULT,
@@ -83,6 +85,7 @@ impl EngineBuilder<NoSinks> {
             idle: self.idle,
             limits: self.limits,
             fail_when_full: self.fail_when_full,
+            when_full: self.when_full,
             lane_batches: self.lane_batches,
             batch_events: self.batch_events,
             linger: self.linger,
@@ -124,10 +127,16 @@ impl<F> EngineBuilder<F> {
     /// What feeds do when state nears its bound: wait, all but the slowest source, whose progress
     /// alone can free anything and which goes on a chunk at a time (the default), or go on until
     /// the bound is reached and the engine fails. It fails in the first case, too, when the join
-    /// needs more. Push sources never wait for state: one thread may feed both sides, and would
-    /// wait for itself.
+    /// needs more.
     pub fn fail_when_full(mut self, fail: bool) -> Self {
         self.fail_when_full = fail;
+        self
+    }
+
+    /// What pushes do when state nears its bound: from about five eighths of it on, so that memory
+    /// stays within it while the index grows. [`WhenFull::Refuse`] by default.
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
         self
     }
 
@@ -154,8 +163,8 @@ impl<F> EngineBuilder<F> {
     }
 
     /// Pauses feeds that run more than `ticks` ahead of the slowest source, so that a dense file
-    /// beside a sparse one does not pile up in state. Push sources are never paused. Off by
-    /// default.
+    /// beside a sparse one does not pile up in state; push sources with [`WhenFull::Wait`], too.
+    /// Off by default.
     pub fn max_drift(mut self, ticks: i64) -> Self {
         self.max_drift = Some(ticks.max(0));
         self
@@ -239,6 +248,7 @@ where
             control: Arc::clone(&control),
             registry: Registry::default(),
             linger_ns: u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX),
+            when_full: self.when_full,
             fault: OnceLock::new(),
             ended: Mutex::new(0),
             ended_changed: Condvar::new(),

@@ -50,7 +50,9 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::event::Side;
-use crate::exchange::{Doorbell, Pacer, Producer, ProducerOptions, Promise, Watermarks, link};
+use crate::exchange::{
+    Doorbell, Pacer, Producer, ProducerOptions, Promise, Watermarks, WhenFull, link,
+};
 use crate::join::{IntervalJoin, JoinSpec, Sink};
 use crate::runtime::{Control, End, Running, RuntimeKind};
 use crate::shard::{Operator, ShardHandle, ShardReport};
@@ -96,6 +98,7 @@ struct Shared {
     control: Arc<Control>,
     registry: Registry,
     linger_ns: u64,
+    when_full: WhenFull,
     /// What went wrong outside the workers.
     fault: OnceLock<EngineError>,
     ended: Mutex<usize>,
@@ -166,6 +169,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         let producer = Producer::new(links, self.producer_options.clone());
         let mut producer = producer.paced_by(self.pacer.clone());
         let port = producer.add_port(slot, promise);
+        self.pacer.call(room.clone());
         let cell = self.shared.registry.add(|number| {
             let servant = self.shared.control.doorbell(number % self.shards.len());
             SourceCell::new(side, producer, port, gate, room, servant)

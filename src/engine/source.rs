@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::{EngineError, Shared};
 use crate::error::PushError;
 use crate::event::{EventBatch, Key, KeyHasher, Side};
-use crate::exchange::{Doorbell, Flow, PortId, Producer};
+use crate::exchange::{Doorbell, Flow, PortId, Producer, Room, WhenFull};
 use crate::time::{Clock, MonotonicClock, Timestamp};
 
 /// One source of one side, fed by a caller's thread.
@@ -24,6 +24,8 @@ pub struct Source {
     shared: Arc<Shared>,
     hasher: KeyHasher,
     clock: MonotonicClock,
+    /// Bytes that it may still push before it asks for room in state again.
+    granted_bytes: u64,
     finished: bool,
 }
 
@@ -47,6 +49,20 @@ pub(super) struct Intake {
     port: PortId,
 }
 
+impl Intake {
+    fn room(&self, when_full: WhenFull) -> Room {
+        self.producer.room(self.port, when_full)
+    }
+}
+
+/// What an event takes beside its key and row.
+const EVENT_BYTES: usize = 24;
+
+fn event_bytes(key: Key<'_>, row: &[u8]) -> u64 {
+    let key_bytes = if let Key::Bytes(key) = key { key.len() } else { 0 };
+    (EVENT_BYTES + key_bytes + row.len()) as u64
+}
+
 const NOTHING_PENDING: u64 = u64::MAX;
 
 /// Longest wait for room in one go: the gate is rung when there is some, so this only bounds what
@@ -55,7 +71,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(50);
 
 impl Source {
     pub(super) fn new(cell: Arc<SourceCell>, shared: Arc<Shared>, hasher: KeyHasher) -> Source {
-        Source { cell, shared, hasher, clock: MonotonicClock, finished: false }
+        Source { cell, shared, hasher, clock: MonotonicClock, granted_bytes: 0, finished: false }
     }
 
     /// The side that it feeds.
@@ -68,22 +84,27 @@ impl Source {
         &self.hasher
     }
 
-    /// Pushes an event with its time in ticks; waits while the lanes are full.
+    /// Pushes an event with its time in ticks; waits while the lanes are full, and for room in state
+    /// as [`EngineBuilder::when_full`](crate::engine::EngineBuilder::when_full) says.
     ///
     /// # Errors
-    /// [`PushError`] when the event is refused or the engine has stopped.
+    /// [`PushError`] when the event is refused or the engine has stopped. After
+    /// [`PushError::StateFull`] the event may be pushed again.
     pub fn push(&mut self, key: Key<'_>, ts: i64, row: &[u8]) -> Result<(), PushError> {
         let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
-        self.with_room(|intake| intake.producer.push(intake.port, key, ts, row).map(drop))
+        self.with_room(event_bytes(key, row), |intake| {
+            intake.producer.push(intake.port, key, ts, row).map(drop)
+        })
     }
 
     /// Pushes an event if there is room for it.
     ///
     /// # Errors
-    /// [`PushError::Backpressure`] when a lane is full: try again later; others as
-    /// [`push`](Self::push).
+    /// [`PushError::Backpressure`] when a lane is full, or state until the shards have freed some of
+    /// it: try again later; others as [`push`](Self::push).
     pub fn try_push(&mut self, key: Key<'_>, ts: i64, row: &[u8]) -> Result<(), PushError> {
         let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
+        self.find_room(event_bytes(key, row))?;
         self.attempt(|intake| intake.producer.push(intake.port, key, ts, row).map(drop))
     }
 
@@ -91,9 +112,12 @@ impl Source {
     /// the lanes are full. Cheaper an event than [`push`](Self::push).
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// As [`push`](Self::push); nothing of the batch was taken then, unless the engine has stopped.
     pub fn push_batch(&mut self, batch: &EventBatch) -> Result<(), PushError> {
-        self.with_room(|intake| intake.producer.push_batch(intake.port, batch).map(drop))
+        let bytes = batch.row_bytes() + EVENT_BYTES * batch.len();
+        self.with_room(bytes as u64, |intake| {
+            intake.producer.push_batch(intake.port, batch).map(drop)
+        })
     }
 
     /// Promises that no event with a smaller time (in ticks) will follow. It takes effect behind
@@ -175,19 +199,51 @@ impl Source {
 
     fn with_room<R>(
         &mut self,
+        bytes: u64,
         mut attempt: impl FnMut(&mut Intake) -> Result<R, PushError>,
     ) -> Result<R, PushError> {
-        match self.attempt(&mut attempt) {
-            Err(PushError::Backpressure) => {}
-            other => return other,
-        }
         loop {
-            let shared = Arc::clone(&self.shared);
-            self.cell.wait_for_room(&shared)?;
-            match self.attempt(&mut attempt) {
+            match self.find_room(bytes).and_then(|()| self.attempt(&mut attempt)) {
                 Err(PushError::Backpressure) => {}
                 other => return other,
             }
+            let shared = Arc::clone(&self.shared);
+            self.cell.wait_for_room(&shared, Some(shared.when_full))?;
+        }
+    }
+
+    /// Makes sure that state has room for so many bytes more.
+    #[inline]
+    fn find_room(&mut self, bytes: u64) -> Result<(), PushError> {
+        if self.granted_bytes < bytes {
+            self.granted_bytes = self.ask_for_room()?.max(bytes);
+        }
+        self.granted_bytes -= bytes;
+        Ok(())
+    }
+
+    #[cold]
+    fn ask_for_room(&mut self) -> Result<u64, PushError> {
+        let when_full = self.shared.when_full;
+        if self.shared.control.is_stopped() {
+            return Err(PushError::Stopped);
+        }
+        let mut intake = self.cell.lock();
+        let mut room = intake.room(when_full);
+        if room != Room::Free {
+            // What was pushed and promised is to be joined and to free what it can.
+            intake.producer.set_now(self.clock.now_ns());
+            let flushed = intake.producer.flush();
+            self.cell.note_pending(&intake, 0);
+            if flushed? == Flow::Blocked {
+                return Err(PushError::Backpressure);
+            }
+            room = intake.room(when_full);
+        }
+        match room {
+            Room::Free => Ok(intake.producer.grant_bytes()),
+            Room::Soon => Err(PushError::Backpressure),
+            Room::None { bytes, bytes_max } => Err(PushError::StateFull { bytes, bytes_max }),
         }
     }
 }
@@ -259,7 +315,7 @@ impl SourceCell {
                     return Ok(());
                 }
             }
-            self.wait_for_room(shared)?;
+            self.wait_for_room(shared, None)?;
         }
     }
 
@@ -304,14 +360,20 @@ impl SourceCell {
         }
     }
 
-    fn wait_for_room(&self, shared: &Shared) -> Result<(), PushError> {
+    /// For room in the lanes; in state, too, where it is said what is to be done without.
+    fn wait_for_room(&self, shared: &Shared, state: Option<WhenFull>) -> Result<(), PushError> {
         let rings = self.gate.rings();
         // Never disarmed: more than one thread may wait (a handle and `Engine::flush`), and a ring
         // too many only makes them look once more.
         self.room.prepare();
-        if self.lock().producer.flush()? == Flow::Open {
+        let mut intake = self.lock();
+        let flow = intake.producer.flush();
+        self.note_pending(&intake, 0);
+        if flow? == Flow::Open && state.is_none_or(|when_full| intake.room(when_full) != Room::Soon)
+        {
             return Ok(());
         }
+        drop(intake);
         if shared.control.is_stopped() {
             return Err(PushError::Stopped);
         }

@@ -27,7 +27,7 @@ pub mod watermarks;
 pub use doorbell::Doorbell;
 pub use feed::{Feed, FeedProgress};
 pub use mesh::{LinkReceiver, LinkSender, Mesh, link, mesh};
-pub use pace::{Pace, Pacer, RowsAhead};
+pub use pace::{Pace, Pacer, Room, RowsAhead, WhenFull};
 pub use partition::shard_of;
 pub use producer::{Flow, PortId, Producer, ProducerCounters, ProducerOptions, Promise};
 pub use watermarks::{Loaded, Slowest, TooManySources, WatermarkReader, WatermarkSlot, Watermarks};

@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
@@ -58,6 +59,8 @@ struct Shared {
     refused: AtomicBool,
     /// Of the cores that may be waiting for a word from here.
     bells: Box<[Doorbell]>,
+    /// Of callers that may be waiting, too.
+    callers: Mutex<Vec<Doorbell>>,
     /// By shard: the smaller of the watermarks whose rows it has freed.
     freed: Box<[CachePadded<AtomicI64>]>,
 }
@@ -126,6 +129,7 @@ impl Pacer {
             }),
             refused: AtomicBool::new(false),
             bells: bells.into(),
+            callers: Mutex::default(),
             freed: (0..shard_count).map(|_| start()).collect(),
         }))
     }
@@ -135,10 +139,14 @@ impl Pacer {
     pub fn admits(&self, slot: &WatermarkSlot, ahead: Option<&mut RowsAhead>) -> bool {
         let admitted = self.judge(slot, ahead);
         if !admitted {
-            // Relaxed: a core that sleeps after this asks again by itself now and then, too.
-            self.0.refused.store(true, Ordering::Relaxed);
+            self.note_refusal();
         }
         admitted
+    }
+
+    fn note_refusal(&self) {
+        // Relaxed: whoever sleeps after this asks again by itself now and then, too.
+        self.0.refused.store(true, Ordering::Relaxed);
     }
 
     fn judge(&self, slot: &WatermarkSlot, ahead: Option<&mut RowsAhead>) -> bool {
@@ -256,15 +264,20 @@ impl Pacer {
         // Relaxed: see `admits`. Loaded first, because it is seldom set.
         if self.0.refused.load(Ordering::Relaxed) && self.0.refused.swap(false, Ordering::Relaxed) {
             self.0.bells.iter().for_each(Doorbell::ring);
+            let callers = self.0.callers.lock().unwrap_or_else(PoisonError::into_inner);
+            callers.iter().for_each(Doorbell::ring);
         }
     }
 
     /// Whether state, with what is on its way to it, is over so many eighths of its bound.
+    /// Only where sources are to wait for it.
     fn is_over(&self, eighths: i64, in_flight: i64) -> bool {
+        self.0.pace.waits_when_full && self.nears(eighths, in_flight)
+    }
+
+    fn nears(&self, eighths: i64, in_flight: i64) -> bool {
         let Shared { pace, state, .. } = &*self.0;
-        let (true, Some(bytes_max)) = (pace.waits_when_full, pace.state_bytes_max) else {
-            return false;
-        };
+        let Some(bytes_max) = pace.state_bytes_max else { return false };
         // Relaxed: advice, as all of this type.
         let bytes = state.bytes.load(Ordering::Relaxed);
         let expected = bytes.saturating_add(in_flight.saturating_mul(STATE_PER_FLIGHT));
@@ -327,5 +340,8 @@ impl fmt::Debug for Pacer {
     }
 }
 
+mod room;
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+pub use room::{Room, WhenFull};

@@ -11,7 +11,7 @@ use crate::error::PushError;
 use crate::event::{BatchKind, EventBatch, Key, KeyHasher};
 use crate::exchange::lane::Refused;
 use crate::exchange::partition::{Sorter, shard_of};
-use crate::exchange::{LinkSender, Pacer, RowsAhead, WatermarkSlot};
+use crate::exchange::{LinkSender, Pacer, Room, RowsAhead, WatermarkSlot, WhenFull};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET, CHUNK_EVENTS_MAX};
 use crate::time::{Lateness, LatenessClock, Timestamp};
 
@@ -134,6 +134,17 @@ impl Producer {
     pub fn admits(&self, port: PortId, ahead: Option<&mut RowsAhead>) -> bool {
         let slot = &self.ports[port.0 as usize].slot;
         self.pacer.as_ref().is_none_or(|pacer| pacer.admits(slot, ahead))
+    }
+
+    /// Whether a caller may push more to a port; see [`Pacer::room`].
+    pub fn room(&self, port: PortId, when_full: WhenFull) -> Room {
+        let slot = &self.ports[port.0 as usize].slot;
+        self.pacer.as_ref().map_or(Room::Free, |pacer| pacer.room(slot, when_full))
+    }
+
+    /// Bytes that may be pushed before [`room`](Self::room) must be asked for again.
+    pub fn grant_bytes(&self) -> u64 {
+        self.pacer.as_ref().map_or(u64::MAX, Pacer::grant_bytes)
     }
 
     /// How many events a source should push between two flushes; see [`Pacer::chunk_events_max`].

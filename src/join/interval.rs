@@ -88,9 +88,13 @@ impl IntervalJoin {
     /// Matches a batch with the other side's state, emits, and keeps what may still match.
     ///
     /// # Errors
-    /// [`JoinError`] for a late event under `LatePolicy::Fail` and for state over its bound. The
-    /// operator must not be used any more then.
+    /// [`JoinError::StateFull`] when the state's bound does not allow the batch, of which nothing
+    /// was taken then. After others (a late event under `LatePolicy::Fail`, state that cannot name
+    /// more rows) the operator must not be used any more.
     pub fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
+        if batch.kind != BatchKind::NullKey {
+            self.check_state(batch)?;
+        }
         let count = batch.len() as u64;
         self.counters.sides[batch.side().index()].rows += count;
         match batch.kind {
@@ -104,7 +108,6 @@ impl IntervalJoin {
             }
             BatchKind::Keyed => self.judge(batch, out)?,
         }
-        self.check_state(batch)?;
         self.join(batch, out)
     }
 
@@ -272,9 +275,15 @@ impl IntervalJoin {
         Ok(())
     }
 
-    fn check_state(&self, batch: &EventBatch) -> Result<(), JoinError> {
+    fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
-        let bytes = self.state_bytes() + batch.row_bytes() as u64;
+        let more = batch.row_bytes() as u64;
+        if self.state_bytes() + more <= bytes_max {
+            return Ok(());
+        }
+        // What waits to be used again does not count.
+        self.trim(0);
+        let bytes = self.state_bytes() + more;
         if bytes > bytes_max { Err(JoinError::StateFull { bytes, bytes_max }) } else { Ok(()) }
     }
 
@@ -318,7 +327,7 @@ impl IntervalJoin {
 
     fn full(&self) -> JoinError {
         let bytes = self.state_bytes();
-        JoinError::StateFull { bytes, bytes_max: bytes }
+        JoinError::Exhausted { bytes }
     }
 }
 

@@ -61,7 +61,9 @@ impl Join {
     /// faster an event.
     ///
     /// # Errors
-    /// [`JoinError::Refused`] leaves the join as it was; after any other error it must not be used.
+    /// [`JoinError::Refused`] and [`JoinError::StateFull`] leave the join as it was: after the
+    /// latter, push again when [`advance`](Self::advance) has freed some. State is over its bound
+    /// by one growth of its index at the most. After any other error the join must not be used.
     #[inline]
     pub fn push<E: Emit>(
         &mut self,

@@ -111,7 +111,7 @@ impl<T: Default> Slots<T> {
             None => {
                 let Ok(number) = u32::try_from(self.slots.len()) else {
                     let bytes = self.bytes() as u64;
-                    return Err(JoinError::StateFull { bytes, bytes_max: bytes });
+                    return Err(JoinError::Exhausted { bytes });
                 };
                 self.slots.push(Slot::default());
                 number

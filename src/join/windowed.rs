@@ -118,6 +118,9 @@ impl WindowJoin {
     /// As for [`IntervalJoin::on_batch`](crate::join::IntervalJoin::on_batch).
     pub fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
         let side = batch.side();
+        if batch.kind != BatchKind::NullKey {
+            self.check_state(batch)?;
+        }
         self.counters.sides[side.index()].rows += batch.len() as u64;
         if batch.kind == BatchKind::NullKey {
             self.counters.sides[side.index()].null_key += batch.len() as u64;
@@ -127,12 +130,6 @@ impl WindowJoin {
                     .for_each(|index| single_without_key(batch, index, &self.hasher, out));
             }
             return Ok(());
-        }
-        if let Some(bytes_max) = self.limits.state_bytes_max {
-            let bytes = self.state_bytes() + batch.row_bytes() as u64;
-            if bytes > bytes_max {
-                return Err(JoinError::StateFull { bytes, bytes_max });
-            }
         }
         for index in 0..batch.len() {
             if !self.is_late(batch, index, out)? {
@@ -218,6 +215,16 @@ impl WindowJoin {
         }
     }
 
+    fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
+        let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
+        let more = batch.row_bytes() as u64;
+        if self.state_bytes() + more > bytes_max {
+            self.trim(0);
+        }
+        let bytes = self.state_bytes() + more;
+        if bytes > bytes_max { Err(JoinError::StateFull { bytes, bytes_max }) } else { Ok(()) }
+    }
+
     fn watermark(&self) -> i64 {
         self.watermarks[0].min(self.watermarks[1])
     }
@@ -272,7 +279,7 @@ impl WindowJoin {
         let key = KeyRef::of(batch.keys()[index], stored, self.hasher.kind());
         let Some(row) = self.rows.take(key.value, ts, stored, window_count as u32) else {
             let bytes = self.state_bytes();
-            return Err(JoinError::StateFull { bytes, bytes_max: bytes });
+            return Err(JoinError::Exhausted { bytes });
         };
         self.counters.sides[side.index()].stored += 1;
         let arrived = Arrived { side, key, row };

@@ -3,4 +3,5 @@
 mod ends;
 mod faults;
 mod joins;
+mod room;
 mod support;

@@ -37,6 +37,33 @@ fn who_runs_ahead_of_the_slowest_waits() {
 }
 
 #[test]
+fn callers_have_room_until_state_nears_its_bound() {
+    let (table, slots) = slots();
+    let bounded = pacer(&table, Pace { state_bytes_max: Some(800), ..BY_10 });
+    let rooms = |when_full| slots.each_ref().map(|slot| bounded.room(slot, when_full));
+    let free = [Room::Free; 3];
+    bounded.change_bytes(499);
+    slots[0].advance(3);
+    slots[1].advance(2);
+    slots[2].advance(1);
+    assert_eq!([rooms(WhenFull::Refuse), rooms(WhenFull::Fail)], [free, free]);
+    let soon = Room::Soon;
+    assert_eq!(rooms(WhenFull::Wait), [soon, soon, Room::Free], "half is reached");
+    bounded.change_bytes(1);
+    // The merged watermark is 1, and no shard has freed up to there.
+    assert_eq!(rooms(WhenFull::Refuse), [soon; 3]);
+    [0, 1].into_iter().for_each(|shard| bounded.freed(shard, [2, 1]));
+    let none = Room::None { bytes: 500, bytes_max: 800 };
+    assert_eq!([rooms(WhenFull::Refuse), rooms(WhenFull::Fail)], [[none; 3], free]);
+    assert_eq!(rooms(WhenFull::Wait), [soon, soon, Room::Free]);
+    bounded.change_bytes(100);
+    let none = Room::None { bytes: 600, bytes_max: 800 };
+    assert_eq!(rooms(WhenFull::Wait), [soon, soon, none], "the slowest would wait for ever");
+    slots[2].advance(2);
+    assert_eq!(rooms(WhenFull::Wait), [soon; 3], "now something is to be freed");
+}
+
+#[test]
 fn nobody_waits_for_the_silent_and_the_finished() {
     let (table, slots) = slots();
     let by_10 = pacer(&table, BY_10);

@@ -1,0 +1,129 @@
+//! Pushes into state that is nearly full.
+
+use std::thread;
+
+use intervale::engine::{Engine, EngineError};
+use intervale::error::{JoinError, PushError};
+use intervale::event::{Key, KeyKind, Side};
+use intervale::exchange::WhenFull;
+use intervale::join::{Join, JoinKind};
+use intervale::limits::Limits;
+use intervale::runtime::RuntimeChoice;
+
+use crate::support::{Collect, RUNTIMES, Row, builder, collect, nested_loop, pairs_of, push, spec};
+
+const BYTES_MAX: u64 = 4 << 20;
+const LIMITS: Limits = Limits { state_bytes_max: Some(BYTES_MAX) };
+
+fn engine(shards: usize, runtime: RuntimeChoice, when_full: WhenFull) -> Engine<Collect> {
+    let builder = builder(JoinKind::Inner, shards, runtime).limits(LIMITS).when_full(when_full);
+    builder.sinks(collect).start().unwrap()
+}
+
+/// Left rows with a key each, 300 a tick: those of the 30 ticks that are kept fit, all do not.
+fn lefts() -> Vec<Row> {
+    (0..100_000).map(|number| (number, (number / 300) as i64, number)).collect()
+}
+
+#[test]
+fn one_thread_that_feeds_both_sides_is_refused_and_goes_on_when_watermarks_do() {
+    for (shards, runtime) in [(1, RUNTIMES[0]), (2, RUNTIMES[1]), (8, RUNTIMES[0])] {
+        let engine = engine(shards, runtime, WhenFull::Refuse);
+        let [mut left, mut right] = Side::BOTH.map(|side| engine.source(side).unwrap());
+        let (lefts, mut rights) = (lefts(), Vec::new());
+        for pushed in &lefts {
+            let Err(error) = push(&mut left, pushed) else { continue };
+            assert!(
+                matches!(error, PushError::StateFull { bytes, bytes_max: BYTES_MAX }
+                    if bytes > BYTES_MAX / 2),
+                "{error}"
+            );
+            // Nothing lets anything go until time goes on.
+            assert!(matches!(push(&mut left, pushed), Err(PushError::StateFull { .. })));
+            left.watermark(pushed.1).unwrap();
+            right.watermark(pushed.1).unwrap();
+            engine.flush().unwrap();
+            rights.push(*pushed);
+            push(&mut right, pushed).unwrap();
+            push(&mut left, pushed).unwrap();
+        }
+        drop((left, right));
+        let finished = engine.finish().unwrap();
+        assert!(rights.len() > 2, "{}", rights.len());
+        assert_eq!(pairs_of(&finished), nested_loop(&lefts, &rights), "{shards} shards");
+        let report = &finished.report;
+        assert_eq!(report.counters.side(Side::Left).rows, lefts.len() as u64, "once each");
+        assert!(report.state_bytes_peak <= BYTES_MAX, "{}", report.state_bytes_peak);
+    }
+}
+
+#[test]
+fn a_thread_that_is_ahead_waits_for_the_other_side() {
+    for (shards, runtime) in [(1, RUNTIMES[1]), (2, RUNTIMES[0]), (8, RUNTIMES[0])] {
+        let engine = engine(shards, runtime, WhenFull::Wait);
+        let threads = Side::BOTH.map(|side| {
+            let mut source = engine.source(side).unwrap();
+            thread::spawn(move || {
+                for pushed in lefts() {
+                    push(&mut source, &pushed).unwrap();
+                    source.watermark(pushed.1).unwrap();
+                    if side == Side::Right && pushed.0 % 1000 == 0 {
+                        // The left side is far ahead by then, or waits.
+                        source.flush().unwrap();
+                        thread::yield_now();
+                    }
+                }
+            })
+        });
+        let finished = engine.finish().unwrap();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let report = &finished.report;
+        assert_eq!(report.counters.pairs, 100_000, "{shards} shards");
+        assert!(report.state_bytes_peak <= BYTES_MAX, "{}", report.state_bytes_peak);
+    }
+}
+
+#[test]
+fn whoever_is_behind_is_refused_when_waiting_frees_nothing() {
+    let engine = engine(2, RUNTIMES[0], WhenFull::Wait);
+    let mut left = engine.source(Side::Left).unwrap();
+    let error = lefts().iter().find_map(|pushed| push(&mut left, pushed).err());
+    assert!(matches!(error, Some(PushError::StateFull { .. })), "{error:?}");
+    left.finish().unwrap();
+    assert!(engine.finish().is_ok(), "the engine has gone on");
+}
+
+#[test]
+fn an_engine_that_is_to_fail_fails() {
+    let engine = engine(1, RUNTIMES[0], WhenFull::Fail);
+    let mut left = engine.source(Side::Left).unwrap();
+    let error = lefts().iter().find_map(|pushed| push(&mut left, pushed).err());
+    assert!(matches!(error, Some(PushError::Stopped) | None), "{error:?}");
+    drop(left);
+    let error = engine.finish().unwrap_err();
+    assert!(
+        matches!(error, EngineError::Join { error: JoinError::StateFull { .. }, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn without_a_thread_a_push_is_refused_and_the_join_goes_on() {
+    let mut join = Join::new(spec(JoinKind::Inner, KeyKind::Int), LIMITS).unwrap();
+    let (mut out, mut refused) = (Collect::default(), 0);
+    for (key, ts, number) in lefts() {
+        for side in Side::BOTH {
+            let row = number.to_le_bytes();
+            let Err(error) = join.push(side, Key::Int(key), ts, &row, &mut out) else { continue };
+            assert!(matches!(error, JoinError::StateFull { bytes_max: BYTES_MAX, .. }), "{error}");
+            refused += 1;
+            Side::BOTH.into_iter().for_each(|side| join.advance(side, ts, &mut out));
+            join.push(side, Key::Int(key), ts, &row, &mut out).unwrap();
+        }
+    }
+    let counters = join.counters();
+    let rows = Side::BOTH.map(|side| counters.side(side).rows);
+    assert_eq!((rows, counters.pairs), ([100_000; 2], 100_000));
+    assert_eq!(out.pairs.len(), 100_000);
+    assert!(refused > 2, "{refused}");
+}
