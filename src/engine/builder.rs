@@ -43,6 +43,7 @@ pub struct EngineBuilder<F> {
     batch_events: usize,
     linger: Duration,
     max_drift: Option<i64>,
+    max_jump: Option<i64>,
     hasher: KeyHasher,
     simd: Option<Simd>,
     watermarks: Watermarks,
@@ -64,6 +65,7 @@ impl EngineBuilder<NoSinks> {
             batch_events: BATCH_EVENTS_MAX,
             linger: LINGER_DEFAULT,
             max_drift: None,
+            max_jump: None,
             hasher: KeyHasher::random(spec.keys()),
             simd: None,
             watermarks: Watermarks::new(),
@@ -90,6 +92,7 @@ impl EngineBuilder<NoSinks> {
             batch_events: self.batch_events,
             linger: self.linger,
             max_drift: self.max_drift,
+            max_jump: self.max_jump,
             hasher: self.hasher,
             simd: self.simd,
             watermarks: self.watermarks,
@@ -167,6 +170,15 @@ impl<F> EngineBuilder<F> {
     /// Off by default.
     pub fn max_drift(mut self, ticks: i64) -> Self {
         self.max_drift = Some(ticks.max(0));
+        self
+    }
+
+    /// Limits how far one event moves the watermark of a push source that follows its events
+    /// ([`Promise::Disorder`](crate::exchange::Promise::Disorder)), so that one wrong time does not
+    /// make all that follow late. Such events are joined as they are, and counted in the report.
+    /// Feeds have limits of their own. Off by default.
+    pub fn max_jump(mut self, ticks: i64) -> Self {
+        self.max_jump = Some(ticks.max(0));
         self
     }
 
@@ -287,6 +299,7 @@ where
             producer_options: self.producer_options(),
             pacer,
             lane_batches: self.lane_batches,
+            max_jump: self.max_jump,
             watermarks: self.watermarks,
             cores: placement.cpus,
             started,

@@ -77,6 +77,7 @@ pub struct Engine<S: Sink + 'static, J: Operator + Send + 'static = IntervalJoin
     producer_options: ProducerOptions,
     pacer: Pacer,
     lane_batches: usize,
+    max_jump: Option<i64>,
     cores: Vec<Option<usize>>,
     started: Instant,
     /// Held while a source is added and while the table is sealed, so that the two never meet.
@@ -169,6 +170,9 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         let producer = Producer::new(links, self.producer_options.clone());
         let mut producer = producer.paced_by(self.pacer.clone());
         let port = producer.add_port(slot, promise);
+        if let Some(ticks) = self.max_jump {
+            producer.limit_jumps(port, ticks);
+        }
         self.pacer.call(room.clone());
         let cell = self.shared.registry.add(|number| {
             let servant = self.shared.control.doorbell(number % self.shards.len());
@@ -306,6 +310,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
             state_rows_peak: self.pacer.state_rows_peak(),
             state_bytes_peak: self.pacer.state_bytes_peak(),
             regressed: Side::BOTH.map(|side| self.watermarks.regressed(side)),
+            jumped: Side::BOTH.map(|side| self.watermarks.jumped(side)),
             watermarks: Side::BOTH.map(|side| {
                 // Ended sources hold nobody back, so the last finite watermark of a side is the
                 // largest promise that any of them made.

@@ -20,6 +20,9 @@ pub struct Metrics {
     pub watermarks: [i64; 2],
     /// Promises that were smaller than an earlier one and ignored, by side.
     pub regressed: [u64; 2],
+    /// Events further ahead than [`EngineBuilder::max_jump`](crate::engine::EngineBuilder::max_jump)
+    /// lets a watermark go, by side.
+    pub jumped: [u64; 2],
     /// Bytes of state now, as allocated, over all shards.
     pub state_bytes: u64,
     /// Each shard's own report.
@@ -32,6 +35,7 @@ impl Metrics {
             counters: sum_counters(&shards),
             watermarks: Side::BOTH.map(|side| table.side(side)),
             regressed: Side::BOTH.map(|side| table.regressed(side)),
+            jumped: Side::BOTH.map(|side| table.jumped(side)),
             state_bytes: shards.iter().map(|shard| shard.state_bytes).sum(),
             shards,
         }
@@ -60,6 +64,8 @@ pub struct Report {
     pub events_pushed: u64,
     /// Promises that were smaller than an earlier one and ignored, by [`Side::index`].
     pub regressed: [u64; 2],
+    /// Events further ahead than a limit on jumps lets a watermark go, by [`Side::index`].
+    pub jumped: [u64; 2],
     /// From the arrival of a pair's second row to its hand-over, in nanoseconds, one value a pair.
     pub latency_ns: Histogram<u64>,
     /// Length of the steps that did something, in nanoseconds.
@@ -92,6 +98,7 @@ pub(super) struct Run {
     pub(super) state_rows_peak: u64,
     pub(super) state_bytes_peak: u64,
     pub(super) regressed: [u64; 2],
+    pub(super) jumped: [u64; 2],
     pub(super) watermarks: [Option<i64>; 2],
     pub(super) elapsed: Duration,
     pub(super) runtime: RuntimeKind,
@@ -106,6 +113,7 @@ impl Report {
             counters: sum_counters(&shards),
             events_pushed: run.events_pushed,
             regressed: run.regressed,
+            jumped: run.jumped,
             latency_ns: merge(&shards, |shard| &shard.latency_ns),
             step_ns: merge(&shards, |shard| &shard.step_ns),
             state_rows_peak: run.state_rows_peak,

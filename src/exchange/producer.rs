@@ -1,5 +1,6 @@
 //! Everything one core needs to send events to all shards.
 
+mod pacing;
 mod port;
 mod spread;
 #[cfg(all(test, not(loom)))]
@@ -11,8 +12,8 @@ use crate::error::PushError;
 use crate::event::{BatchKind, EventBatch, Key, KeyHasher};
 use crate::exchange::lane::Refused;
 use crate::exchange::partition::{Sorter, shard_of};
-use crate::exchange::{LinkSender, Pacer, Room, RowsAhead, WatermarkSlot, WhenFull};
-use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET, CHUNK_EVENTS_MAX};
+use crate::exchange::{LinkSender, Pacer, WatermarkSlot};
+use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
 use crate::time::{Lateness, LatenessClock, Timestamp};
 
 use port::{Port, PortState};
@@ -123,35 +124,6 @@ impl Producer {
         }
     }
 
-    /// Has what is sent counted by the engine's pacer, which [`admits`](Self::admits) asks.
-    pub fn paced_by(mut self, pacer: Pacer) -> Producer {
-        self.pacer = Some(pacer);
-        self
-    }
-
-    /// Whether a source may push its next rows, for sources that are kept together in event time
-    /// and wait when state nears its bound; see [`Pacer::admits`]. Nothing is refused here.
-    pub fn admits(&self, port: PortId, ahead: Option<&mut RowsAhead>) -> bool {
-        let slot = &self.ports[port.0 as usize].slot;
-        self.pacer.as_ref().is_none_or(|pacer| pacer.admits(slot, ahead))
-    }
-
-    /// Whether a caller may push more to a port; see [`Pacer::room`].
-    pub fn room(&self, port: PortId, when_full: WhenFull) -> Room {
-        let slot = &self.ports[port.0 as usize].slot;
-        self.pacer.as_ref().map_or(Room::Free, |pacer| pacer.room(slot, when_full))
-    }
-
-    /// Bytes that may be pushed before [`room`](Self::room) must be asked for again.
-    pub fn grant_bytes(&self) -> u64 {
-        self.pacer.as_ref().map_or(u64::MAX, Pacer::grant_bytes)
-    }
-
-    /// How many events a source should push between two flushes; see [`Pacer::chunk_events_max`].
-    pub fn chunk_events_max(&self) -> usize {
-        self.pacer.as_ref().map_or(CHUNK_EVENTS_MAX, Pacer::chunk_events_max)
-    }
-
     /// Lets this producer speak for a source. Several producers may speak for one source in turn;
     /// they hand on its largest time with [`max_ts`](Self::max_ts) and [`observe`](Self::observe).
     pub fn add_port(&mut self, slot: WatermarkSlot, promise: Promise) -> PortId {
@@ -227,6 +199,13 @@ impl Producer {
             self.send_if_full(port, kind, shard)?;
         }
         Ok(self.flow())
+    }
+
+    /// From here on an event moves a port's watermark by `ticks` at the most; see
+    /// [`BoundedDisorder::limit_jumps`](crate::time::BoundedDisorder::limit_jumps).
+    pub fn limit_jumps(&mut self, port: PortId, ticks: i64) {
+        let port = &mut self.ports[port.0 as usize];
+        port.seen = port.seen.limit_jumps(ticks);
     }
 
     /// Takes a time into account that another producer of the same source has pushed, so that

@@ -85,6 +85,7 @@ struct Slot {
     /// The largest promise so far; outlives idleness and the end.
     promised: AtomicI64,
     regressed: AtomicU64,
+    jumped: AtomicU64,
     finished: AtomicBool,
     /// See [`WatermarkSlot::set_live`] and [`WatermarkSlot::set_silent`].
     live: AtomicBool,
@@ -218,6 +219,13 @@ impl Watermarks {
         let slots = &self.0.sides[side.index()][..self.source_count(side)];
         // Relaxed: a count for reports.
         slots.iter().map(|slot| slot.regressed.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many events of a side were further ahead than a limit on jumps lets the watermark go.
+    pub fn jumped(&self, side: Side) -> u64 {
+        let slots = &self.0.sides[side.index()][..self.source_count(side)];
+        // Relaxed: a count for reports.
+        slots.iter().map(|slot| slot.jumped.load(Ordering::Relaxed)).sum()
     }
 
     /// A reader for one shard.
@@ -356,6 +364,14 @@ impl WatermarkSlot {
         }
     }
 
+    /// Counts events that were further ahead than a limit on jumps.
+    pub fn count_jumped(&self, count: u64) {
+        if count > 0 {
+            // Relaxed: a count for reports.
+            self.slot().jumped.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
     /// Whether the source is idle.
     pub fn is_idle(&self) -> bool {
         self.current() == SourceState::Idle
@@ -389,6 +405,7 @@ impl Slot {
             value: AtomicI64::new(WATERMARK_START),
             promised: AtomicI64::new(WATERMARK_START),
             regressed: AtomicU64::new(0),
+            jumped: AtomicU64::new(0),
             finished: AtomicBool::new(false),
             live: AtomicBool::new(false),
             silent: AtomicBool::new(false),

@@ -31,13 +31,15 @@ use crate::exchange::{
     Feed, FeedProgress, Flow, PortId, Producer, Promise, RowsAhead, WatermarkSlot,
 };
 use crate::limits::{BLOCKS_AHEAD_MAX, CHUNK_EVENTS_FIRST, CHUNK_EVENTS_MAX};
-use crate::time::{Clock, Lateness, LatenessClock};
+use crate::time::{BoundedDisorder, Clock, Lateness, LatenessClock};
 
 /// How a file becomes a source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileOptions {
     /// How far the watermark trails the largest time, in ticks.
     pub disorder: i64,
+    /// How far one row may move the watermark, in ticks; `None`: as far as it likes.
+    pub max_jump: Option<i64>,
     /// The join's lateness.
     pub lateness: Lateness,
     /// After so much silence the source holds nobody back, until it speaks again. For streams that
@@ -45,6 +47,13 @@ pub struct FileOptions {
     pub idle_timeout: Option<Duration>,
     /// Read on a thread of its own, so that no core waits in a read: for pipes.
     pub threaded: bool,
+}
+
+impl FileOptions {
+    fn seen(&self) -> BoundedDisorder {
+        let seen = BoundedDisorder::new(self.disorder);
+        self.max_jump.map_or(seen, |ticks| seen.limit_jumps(ticks))
+    }
 }
 
 /// One file or other stream as a source of a join. Clones are handles to the same source.
@@ -150,7 +159,7 @@ impl FileSource {
             bad_rows,
             input: Mutex::new(input),
             state: Mutex::new(State {
-                order: Order::new(options.disorder),
+                order: Order::new(options.seen()),
                 ahead: RowsAhead::default(),
                 heard_ns: None,
                 quiet_ns: None,
@@ -368,10 +377,13 @@ impl FileFeed {
             null_key: chunk.nulls.len() as u64,
             ..SourceCounts::default()
         };
+        self.judge.start(self.shared.state().order.seen());
         if self.shared.judges() {
-            let max_before = self.shared.state().order.max_ts();
-            self.judge.start(max_before, self.shared.options.disorder);
             self.counts.late = self.judge.split(chunk);
+        } else if self.shared.options.max_jump.is_some() {
+            self.judge.pass(chunk);
+        } else {
+            self.judge.observe(chunk.max_ts);
         }
     }
 
@@ -416,7 +428,9 @@ impl FileFeed {
             self.shared.bad_rows.bad_row(&self.shared.info, &row)?;
         }
         let before = state.order.watermark();
-        state.order.sent(chunk.max_ts, &self.counts);
+        let seen = self.judge.seen();
+        self.shared.slot.count_jumped(seen.jumps() - state.order.seen().jumps());
+        state.order.sent(seen, &self.counts);
         state.ahead.push(before, self.counts.rows);
         let watermark = state.order.watermark();
         if watermark > before {

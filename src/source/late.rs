@@ -31,10 +31,25 @@ impl Judge {
         }
     }
 
-    /// A block starts; the largest time of everything before it is `max_before`.
-    pub(super) fn start(&mut self, max_before: i64, disorder: i64) {
-        self.seen = BoundedDisorder::new(disorder);
-        self.seen.observe(max_before);
+    /// The next chunk comes after these times.
+    pub(super) fn start(&mut self, seen: BoundedDisorder) {
+        self.seen = seen;
+    }
+
+    /// The times up to the end of the chunk that was looked at last.
+    pub(super) fn seen(&self) -> BoundedDisorder {
+        self.seen
+    }
+
+    /// Takes a chunk's largest time into account, where the order of its times does not matter.
+    pub(super) fn observe(&mut self, max_ts: i64) {
+        self.seen.observe(max_ts);
+    }
+
+    /// Takes the times of a chunk into account, in the order of the file, and judges none.
+    pub(super) fn pass(&mut self, chunk: &Chunk) {
+        self.late.reset(self.side, chunk.events.source, BatchKind::Late);
+        self.judge(chunk);
     }
 
     /// Late events of the chunk that was split last.

@@ -41,8 +41,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) fn new(disorder: i64) -> Order {
-        let seen = BoundedDisorder::new(disorder);
+    pub(super) fn new(seen: BoundedDisorder) -> Order {
         Order { taken: 0, done: 0, seen, ended: false, counts: SourceCounts::default() }
     }
 
@@ -67,10 +66,9 @@ impl Order {
         self.ended && self.open_count() == 0
     }
 
-    /// Some records were sent, the next ones in the order of the stream; `i64::MIN` if none of them
-    /// has a time.
-    pub(super) fn sent(&mut self, max_ts: i64, counts: &SourceCounts) {
-        self.seen.observe(max_ts);
+    /// Some records were sent, the next ones in the order of the stream; what was seen with them.
+    pub(super) fn sent(&mut self, seen: BoundedDisorder, counts: &SourceCounts) {
+        self.seen = seen;
         self.counts.add(counts);
     }
 
@@ -80,9 +78,9 @@ impl Order {
         self.counts.bytes += bytes;
     }
 
-    /// The largest time that was sent; `i64::MIN` before the first.
-    pub(super) fn max_ts(&self) -> i64 {
-        self.seen.max_ts()
+    /// The times that were sent.
+    pub(super) fn seen(&self) -> BoundedDisorder {
+        self.seen
     }
 
     /// The source's watermark after what was sent.
@@ -101,28 +99,33 @@ mod tests {
 
     #[test]
     fn it_is_finished_when_the_last_block_was_sent() {
-        let mut order = Order::new(3);
+        let mut order = Order::new(BoundedDisorder::new(3));
+        let seen = |order: &Order, ts| {
+            let mut seen = order.seen();
+            seen.observe(ts);
+            seen
+        };
         let rows = |rows| SourceCounts { rows, ..SourceCounts::default() };
         order.taken(0);
         order.taken(1);
-        order.sent(10, &rows(2));
+        order.sent(seen(&order, 10), &rows(2));
         assert_eq!((order.watermark(), order.open_count()), (7, 2));
         order.done(100);
         order.end();
         assert!(!order.is_finished());
-        order.sent(4, &rows(1));
-        order.sent(i64::MIN, &rows(0));
+        order.sent(seen(&order, 4), &rows(1));
+        order.sent(order.seen(), &rows(0));
         order.done(50);
         assert!(order.is_finished());
-        assert_eq!((order.watermark(), order.max_ts()), (7, 10));
+        assert_eq!((order.watermark(), order.seen().max_ts()), (7, 10));
         assert_eq!(order.counts(), SourceCounts { rows: 3, bytes: 150, ..order.counts() });
     }
 
     #[test]
     fn without_a_time_nothing_is_promised() {
-        let mut order = Order::new(0);
+        let mut order = Order::new(BoundedDisorder::new(0));
         order.taken(0);
-        order.sent(i64::MIN, &SourceCounts::default());
+        order.sent(order.seen(), &SourceCounts::default());
         assert_eq!(order.watermark(), i64::MIN);
     }
 }

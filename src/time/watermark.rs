@@ -141,25 +141,58 @@ pub fn merge_sources(states: impl Iterator<Item = SourceState>) -> Option<i64> {
 /// Makes a source's watermark out of the times it has seen: the largest less `disorder` ticks.
 ///
 /// Flink subtracts one tick more, and so accepts one tick that its own definition calls late.
+/// One event whose time lies far ahead (a clock that was wrong, a year mistyped) would make all that
+/// follow late; a [limit](Self::limit_jumps) on how far one event moves the watermark keeps it.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedDisorder {
     disorder: i64,
     max_ts: i64,
+    max_jump: i64,
+    jumps: u64,
 }
 
 impl BoundedDisorder {
     /// A generator that trails the largest time by `disorder` ticks (at least 0).
     pub fn new(disorder: i64) -> BoundedDisorder {
-        BoundedDisorder { disorder: disorder.max(0), max_ts: i64::MIN }
+        BoundedDisorder {
+            disorder: disorder.max(0),
+            max_ts: i64::MIN,
+            max_jump: i64::MAX,
+            jumps: 0,
+        }
+    }
+
+    /// From here on an event moves the watermark by `ticks` at the most (at least 0), except the
+    /// first of all. So it takes many events to cross a gap in time, or one that lies far ahead.
+    pub fn limit_jumps(mut self, ticks: i64) -> BoundedDisorder {
+        self.max_jump = ticks.max(0);
+        self
+    }
+
+    /// Whether jumps are limited, so that the order of events counts.
+    #[inline]
+    pub fn is_limited(&self) -> bool {
+        self.max_jump != i64::MAX
+    }
+
+    /// Events so far that were further ahead than the limit.
+    pub fn jumps(&self) -> u64 {
+        self.jumps
     }
 
     /// Takes an event's time into account.
     #[inline]
     pub fn observe(&mut self, ts: i64) {
-        self.max_ts = self.max_ts.max(ts);
+        if self.is_limited() && self.max_ts != i64::MIN {
+            let reach = self.max_ts.saturating_add(self.max_jump);
+            self.jumps += u64::from(ts > reach);
+            self.max_ts = self.max_ts.max(ts.min(reach));
+        } else {
+            self.max_ts = self.max_ts.max(ts);
+        }
     }
 
-    /// The largest time seen; `i64::MIN` before the first.
+    /// The largest time seen, as far as the limit lets it go; `i64::MIN` before the first.
     #[inline]
     pub fn max_ts(&self) -> i64 {
         self.max_ts
@@ -204,6 +237,13 @@ mod tests {
         generator.observe(100);
         generator.observe(90);
         assert_eq!(generator.watermark(), 95);
+        let mut limited = BoundedDisorder::new(5).limit_jumps(10);
+        for (ts, watermark, jumps) in
+            [(100, 95, 0), (110, 105, 0), (121, 115, 1), (i64::MAX, 125, 2), (90, 125, 2)]
+        {
+            limited.observe(ts);
+            assert_eq!((limited.watermark(), limited.jumps()), (watermark, jumps), "{ts}");
+        }
         let mut early = BoundedDisorder::new(i64::MAX);
         early.observe(i64::MIN + 1);
         assert_eq!(early.watermark(), i64::MIN);

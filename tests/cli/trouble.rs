@@ -117,6 +117,32 @@ fn rows_without_a_key_match_nothing_and_are_padded_by_outer_joins() {
 }
 
 #[test]
+fn one_wrong_time_far_ahead_does_not_make_the_rest_late() {
+    let dir = Dir::new();
+    let rows = |wrong: bool| {
+        let mut text = "id,ts\n".to_owned();
+        for i in 0..2_000_i64 {
+            // A century ahead.
+            let ahead = if wrong && i == 700 { 3_155_760_000_000 } else { 0 };
+            text += &format!("k{i},{}\n", T + i * 10 + ahead);
+        }
+        text
+    };
+    dir.write("l.csv", rows(true)).write("r.csv", rows(false));
+    for machine in ["", "--deterministic", "--cores 1"] {
+        let (_, report) = dir.join(&format!("{JOIN} --out-of-orderness 1s {machine}"));
+        assert!(number(&report, "left_late") > 0 || machine != "--deterministic", "{report}");
+        let (_, report) =
+            dir.join(&format!("{JOIN} --out-of-orderness 1s {machine} --max-jump 1s"));
+        assert_eq!(number(&report, "pairs"), 1_999, "{report}");
+        assert_eq!(number(&report, "left_jumped"), 1);
+        assert_eq!(number(&report, "right_jumped") + number(&report, "left_late"), 0);
+    }
+    dir.run(&format!("join {JOIN} --max-jump 0")).fails(2, &["--max-jump", "more than 0"]);
+    dir.run(&format!("join {JOIN} --max-jump 5x")).fails(2, &["--max-jump", "5x"]);
+}
+
+#[test]
 fn a_state_that_is_full_fails_when_asked_and_says_so() {
     let dir = Dir::new();
     let rows: String = (0..20_000).map(|i| format!("k{i},{}\n", T + i)).collect();

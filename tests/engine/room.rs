@@ -5,7 +5,7 @@ use std::thread;
 use intervale::engine::{Engine, EngineError};
 use intervale::error::{JoinError, PushError};
 use intervale::event::{Key, KeyKind, Side};
-use intervale::exchange::WhenFull;
+use intervale::exchange::{Promise, WhenFull};
 use intervale::join::{Join, JoinKind};
 use intervale::limits::Limits;
 use intervale::runtime::RuntimeChoice;
@@ -105,6 +105,24 @@ fn an_engine_that_is_to_fail_fails() {
         matches!(error, EngineError::Join { error: JoinError::StateFull { .. }, .. }),
         "{error}"
     );
+}
+
+#[test]
+fn one_event_moves_the_watermark_as_far_as_it_may() {
+    let builder = builder(JoinKind::Inner, 2, RUNTIMES[0]).max_jump(100);
+    let engine = builder.sinks(collect).start().unwrap();
+    let sources = Side::BOTH.map(|side| engine.source_with(side, Promise::Disorder(5)).unwrap());
+    let [mut left, mut right] = sources;
+    for (ts, watermark) in [(1_000, 995), (1_000_000, 1_095), (1_001, 1_095), (1_150, 1_145)] {
+        push(&mut left, &(1, ts, 0)).unwrap();
+        left.flush().unwrap();
+        assert_eq!(engine.watermarks()[0], watermark, "{ts}");
+    }
+    push(&mut right, &(1, 1_150, 1)).unwrap();
+    drop((left, right));
+    let report = engine.finish().unwrap().report;
+    assert_eq!(report.jumped, [1, 0]);
+    assert_eq!(report.counters.pairs, 1, "of 1150 alone");
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub(super) fn add(
     for (side, input) in Side::BOTH.into_iter().zip(inputs.sides) {
         let side_plan = plan.side(side);
         let disorder = ticks("--out-of-orderness", side_plan.disorder, unit)?;
+        let max_jump = plan.max_jump.map(|span| ticks("--max-jump", span, unit)).transpose()?;
         for (file, number) in input.files.into_iter().zip(0..) {
             let slot =
                 builder.source_slot(side).map_err(|error| Failure::failed(error.to_string()))?;
@@ -78,6 +79,7 @@ pub(super) fn add(
             );
             let options = FileOptions {
                 disorder,
+                max_jump,
                 lateness,
                 idle_timeout: plan.idle_timeout,
                 threaded: file.bytes.is_none(),

@@ -62,6 +62,7 @@ impl InputSide {
 /// names a column which is not there.
 pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
     let mut unit = plan.matching.unit_needed().max(plan.allowed_lateness.unit_needed());
+    unit = plan.max_jump.map_or(unit, |span| unit.max(span.unit_needed()));
     let done = Arc::new(AtomicBool::new(false));
     let start = |path: &PathBuf| Opening::start(path, read_ahead_bytes(plan), &done);
     let [left, right] = Side::BOTH

@@ -28,6 +28,7 @@ pub(super) struct Plan {
     pub(super) unit: Option<TimeUnit>,
     pub(super) allowed_lateness: TimeSpan,
     pub(super) idle_timeout: Option<Duration>,
+    pub(super) max_jump: Option<TimeSpan>,
     pub(super) late: LatePolicy,
     pub(super) skip_bad_rows: bool,
     pub(super) output: OutputPlan,
@@ -93,6 +94,7 @@ impl Plan {
             }),
             allowed_lateness,
             idle_timeout: idle_timeout(args)?,
+            max_jump: max_jump(args)?,
             late: late_policy(args)?,
             skip_bad_rows: skip_bad_rows(args)?,
             output: output_plan(args)?,
@@ -210,6 +212,16 @@ fn idle_timeout(args: &Args) -> Result<Option<Duration>, Failure> {
         return Err(Failure::usage("--idle-timeout: give more than 0, or leave it out for never"));
     }
     Ok(Some(timeout))
+}
+
+fn max_jump(args: &Args) -> Result<Option<TimeSpan>, Failure> {
+    let Some(text) = &args.time.max_jump else { return Ok(None) };
+    match not_negative("--max-jump", text)? {
+        TimeSpan::ZERO => Err(Failure::usage(
+            "--max-jump: give more than 0, or the watermark stands; leave it out for no limit",
+        )),
+        span => Ok(Some(span)),
+    }
 }
 
 fn late_policy(args: &Args) -> Result<LatePolicy, Failure> {

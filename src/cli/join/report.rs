@@ -20,11 +20,13 @@ pub(super) struct SideRows {
     pub(super) late: u64,
     pub(super) bad: u64,
     pub(super) null_key: u64,
+    /// Of all of them, those further ahead than `--max-jump`.
+    pub(super) jumped: u64,
 }
 
 impl SideRows {
     /// From what the shards counted and the rows that never reached one.
-    pub(super) fn new(counts: &SideCounters, bad: u64) -> SideRows {
+    pub(super) fn new(counts: &SideCounters, bad: u64, jumped: u64) -> SideRows {
         SideRows {
             rows: counts.rows + bad,
             on_time: counts.on_time,
@@ -32,6 +34,7 @@ impl SideRows {
             late: counts.late,
             bad,
             null_key: counts.null_key,
+            jumped,
         }
     }
 
@@ -113,6 +116,7 @@ impl Report {
             put(&format!("{name}_late"), json!(rows.late));
             put(&format!("{name}_bad"), json!(rows.bad));
             put(&format!("{name}_null_key"), json!(rows.null_key));
+            put(&format!("{name}_jumped"), json!(rows.jumped));
         }
         put("match_rate", json!(self.match_rate()));
         put("late_rate", json!(self.late_rate()));
@@ -173,6 +177,10 @@ impl Report {
             count => format!("{count} cores"),
         };
         line("ran on", format!("{cores}, {}, simd {}", self.runtime, self.simd));
+        let jumped = left.jumped + right.jumped;
+        if jumped > 0 {
+            line("jumped", format!("{} rows further ahead than --max-jump", show_count(jumped)));
+        }
         if self.rows_not_written > 0 {
             line("not written", show_count(self.rows_not_written));
         }
@@ -222,6 +230,7 @@ mod tests {
             bad: 1,
             late: 2,
             null_key: 1,
+            ..SideRows::default()
         };
         let right = SideRows { rows: 7, on_time: 7, matched: 3, ..SideRows::default() };
         Report {
@@ -287,11 +296,13 @@ mod tests {
               "left_late": 2,
               "left_bad": 1,
               "left_null_key": 1,
+              "left_jumped": 0,
               "right_matched": 3,
               "right_unmatched": 4,
               "right_late": 0,
               "right_bad": 0,
               "right_null_key": 0,
+              "right_jumped": 0,
               "match_rate": 0.95,
               "late_rate": 9.999945000302498e-7,
               "state_rows_peak": 600000,

@@ -219,7 +219,10 @@ fn report(
         max: run.latency_ns.max(),
     });
     Report {
-        sides: Side::BOTH.map(|side| SideRows::new(run.counters.side(side), feeds.bad_rows(side))),
+        sides: Side::BOTH.map(|side| {
+            let jumped = run.jumped[side.index()];
+            SideRows::new(run.counters.side(side), feeds.bad_rows(side), jumped)
+        }),
         pairs: run.counters.pairs,
         rows_out: outputs.rows(),
         rows_not_written: held(finished, outputs),

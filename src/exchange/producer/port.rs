@@ -14,6 +14,8 @@ pub(super) struct Port {
     pub(super) watermark: i64,
     pub(super) published: i64,
     pub(super) regressed: u64,
+    /// Jumps that the table was told of.
+    pub(super) jumps_published: u64,
     pub(super) state: PortState,
     /// What the table was told last.
     pub(super) state_published: PortState,
@@ -49,6 +51,7 @@ impl Port {
             watermark: WATERMARK_START,
             published: WATERMARK_START,
             regressed: 0,
+            jumps_published: 0,
             state: PortState::Active,
             state_published: PortState::Active,
             open: (0..open_count).map(|_| Open::default()).collect(),
@@ -93,6 +96,8 @@ impl Port {
     /// Stores what the port has to say. All its batches must be in their lanes.
     pub(super) fn publish(&mut self) {
         self.slot.count_regressed(std::mem::take(&mut self.regressed));
+        let jumps = self.seen.jumps();
+        self.slot.count_jumped(jumps - std::mem::replace(&mut self.jumps_published, jumps));
         let wakes = self.state == PortState::Active && self.state_published != PortState::Active;
         if self.watermark > self.published || wakes {
             self.published = self.watermark;

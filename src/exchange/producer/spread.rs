@@ -25,7 +25,12 @@ impl Producer {
     ) -> Result<(), PushError> {
         let Some(&max_ts) = batch.timestamps().iter().max() else { return Ok(()) };
         self.counters.events += batch.len() as u64;
-        self.ports[port.0 as usize].observe(max_ts);
+        let port_of = &mut self.ports[port.0 as usize];
+        if port_of.seen.is_limited() {
+            batch.timestamps().iter().for_each(|&ts| port_of.observe(ts));
+        } else {
+            port_of.observe(max_ts);
+        }
         self.unpublished = true;
         for first in (0..batch.len()).step_by(BATCH_EVENTS_MAX) {
             let piece = first..batch.len().min(first + BATCH_EVENTS_MAX);

@@ -166,9 +166,14 @@ fn text(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{},{}\n", line.key, ts(line))).collect()
 }
 
-/// By position: time, whether the key is null, and the watermark of everything before.
-fn expected(lines: &[Line]) -> BTreeMap<u64, (i64, bool, i64)> {
-    let (mut seen, mut at, mut expected) = (BoundedDisorder::new(DISORDER), 0, BTreeMap::new());
+/// By position: time, whether the key is null, and the watermark of everything before; and how many
+/// were further ahead than the limit.
+fn expected(lines: &[Line], max_jump: Option<i64>) -> (BTreeMap<u64, (i64, bool, i64)>, u64) {
+    let (mut at, mut expected) = (0, BTreeMap::new());
+    let mut seen = BoundedDisorder::new(DISORDER);
+    if let Some(ticks) = max_jump {
+        seen = seen.limit_jumps(ticks);
+    }
     for line in lines {
         if let Some(ts) = line.ts {
             expected.insert(at, (ts, line.key.is_empty(), seen.watermark()));
@@ -176,7 +181,7 @@ fn expected(lines: &[Line]) -> BTreeMap<u64, (i64, bool, i64)> {
         }
         at += text(std::slice::from_ref(line)).len() as u64;
     }
-    expected
+    (expected, seen.jumps())
 }
 
 fn options(clock: LatenessClock) -> FileOptions {
@@ -193,12 +198,14 @@ proptest! {
         block_bytes in 1usize..60,
         credits in 1usize..4,
         choices in prop::collection::vec(any::<u8>(), 0..300),
+        max_jump in prop::option::of(1i64..12),
     ) {
         let input = Box::new(io::Cursor::new(text(&lines)));
-        let options = options(LatenessClock::Merged);
+        let options = FileOptions { max_jump, ..options(LatenessClock::Merged) };
         let mut rig = Rig::new(input, cores, block_bytes, credits, options, Arc::new(SkipBadRows));
         rig.run(&choices).unwrap();
-        let expected = expected(&lines);
+        let (expected, jumped) = expected(&lines, max_jump);
+        prop_assert_eq!(rig.watermarks.jumped(Side::Left), jumped);
         prop_assert_eq!(rig.arrived.len(), expected.len());
         for (position, (ts, null_key, watermark)) in &expected {
             let kind = if *null_key { BatchKind::NullKey } else { BatchKind::Keyed };
@@ -220,12 +227,14 @@ proptest! {
         cores in 1usize..4,
         block_bytes in 1usize..60,
         choices in prop::collection::vec(any::<u8>(), 0..300),
+        max_jump in prop::option::of(1i64..12),
     ) {
         let input = Box::new(io::Cursor::new(text(&lines)));
-        let options = options(LatenessClock::Own);
+        let options = FileOptions { max_jump, ..options(LatenessClock::Own) };
         let mut rig = Rig::new(input, cores, block_bytes, 2, options, Arc::new(SkipBadRows));
         rig.run(&choices).unwrap();
-        let (expected, mut late) = (expected(&lines), 0);
+        let ((expected, jumped), mut late) = (expected(&lines, max_jump), 0);
+        prop_assert_eq!(rig.watermarks.jumped(Side::Left), jumped);
         prop_assert_eq!(rig.arrived.len(), expected.len());
         for (position, (ts, null_key, watermark)) in expected {
             let threshold = options.lateness.threshold(watermark);
