@@ -249,7 +249,9 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         let all = self.shards.len();
         let waited =
             self.shared.ended_changed.wait_timeout_while(ended, timeout, |ended| *ended < all);
+        // A thread that died without its worker's last word has ended, too.
         *waited.unwrap_or_else(PoisonError::into_inner).0 == all
+            || self.running.as_ref().is_none_or(Running::is_finished)
     }
 
     /// Waits until all sources have ended and everything they pushed is joined and handed on; then

@@ -18,6 +18,7 @@ mod topology;
 #[cfg(all(feature = "glommio", target_os = "linux"))]
 mod uring;
 
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -309,13 +310,27 @@ struct Seat<W> {
     oversubscribed: bool,
     control: Arc<Control>,
     ready: Sender<Result<Option<String>, String>>,
+    has_reported: Cell<bool>,
     worker: Receiver<W>,
+}
+
+impl<W> Drop for Seat<W> {
+    fn drop(&mut self) {
+        if !self.has_reported.get() {
+            // A driver that panics says nothing else, and this seat would be waited for in vain.
+            let _ = self.ready.send(Err("a thread panicked while it was set up".to_owned()));
+        } else if std::thread::panicking() {
+            // A worker's own panics are caught before; this is the driver's.
+            self.control.stop();
+        }
+    }
 }
 
 impl<W> Seat<W> {
     /// Reports how the preparation went (`Ok` with a note, or why the seat cannot be used) and
     /// waits for the worker; `None` when the start was called off.
     fn take_worker(&self, prepared: Result<Option<String>, String>) -> Option<W> {
+        self.has_reported.set(true);
         self.ready.send(prepared).ok()?;
         self.worker.recv().ok()
     }
@@ -347,6 +362,7 @@ fn seat<W: Worker>(
             oversubscribed: placement.oversubscribed,
             control: Arc::clone(control),
             ready: ready.clone(),
+            has_reported: Cell::new(false),
             worker,
         };
         let thread = std::thread::Builder::new().name(format!("intervale-{index}"));

@@ -47,6 +47,20 @@ impl Worker for Countdown {
     }
 }
 
+#[test]
+fn a_driver_that_dies_while_it_is_set_up_is_not_waited_for() {
+    fn driver(seat: Seat<Countdown>) -> Option<Ended<Countdown>> {
+        assert_ne!(seat.index, 1, "a planned panic");
+        seat.take_worker(Ok(None));
+        None
+    }
+    let placement = CoreChoice::count(3).unwrap().place(&Topology::read()).unwrap();
+    let control = Arc::new(Control::new(3));
+    let seated = seat(driver, &placement, IdleStrategy::Auto, &control);
+    assert!(matches!(seated.err(), Some(RuntimeError::Spawn(why)) if why.contains("panicked")));
+    assert!(!control.is_stopped(), "another driver may be tried");
+}
+
 fn run(choice: RuntimeChoice, plans: &[Plan]) -> (Running<Countdown>, Arc<Control>) {
     let control = Arc::new(Control::new(plans.len()));
     let topology = Topology::read();

@@ -17,5 +17,6 @@ pub use columns::Columns;
 pub use encode::{Encoder, SideRows};
 pub use left_out::LeftOut;
 pub use links::link_end;
-pub use output::{OpenMode, Output};
+pub use output::{OpenMode, Output, is_standard_output};
 pub use rows::{RowSink, RowSinks, SortOptions};
+pub use temporary::partial_path;

@@ -38,6 +38,8 @@ struct Inner {
     fate: Fate,
     /// The last line of a file that grows has no end yet.
     owes_newline: bool,
+    /// Whether a reader that has gone is an end and no fault.
+    may_close: bool,
     rows: u64,
     failed: Option<SinkError>,
 }
@@ -55,7 +57,12 @@ enum Fate {
     Settled,
 }
 
-/// Names of the standard output. What it is redirected to must not be replaced by a file of ours.
+/// Whether a path names the standard output. What it is redirected to must not be replaced by a file
+/// of ours.
+pub fn is_standard_output(path: &Path) -> bool {
+    STDOUT_NAMES.iter().any(|name| path == Path::new(name))
+}
+
 const STDOUT_NAMES: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 /// Folders of descriptors that are open already.
 const DESCRIPTOR_FOLDERS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
@@ -72,15 +79,20 @@ impl Output {
         } else {
             path.display().to_string()
         };
-        let is_stdout = STDOUT_NAMES.iter().any(|name| path == Path::new(name));
-        let opened = if is_stdout { open_stdout() } else { open_path(path, mode) };
+        let opened = if is_standard_output(path) { open_stdout() } else { open_path(path, mode) };
         let (file, fate, empty) = opened.map_err(|error| cannot("open", &name, &error))?;
         // Written before the first row, so that an output opened in vain leaves the file as it is.
         let owes_newline = matches!(fate, Fate::Grows)
             && !empty
             && !ends_with_a_line(path).map_err(|error| cannot("open", &name, &error))?;
-        let inner = Inner { file, fate, owes_newline, rows: 0, failed: None };
+        let may_close = true;
+        let inner = Inner { file, fate, owes_newline, may_close, rows: 0, failed: None };
         Ok((Output { name, inner: Mutex::new(inner) }, empty))
+    }
+
+    /// Makes a reader that goes away a fault of this output: other rows depend on the run.
+    pub fn must_stay_open(&self) {
+        self.lock().may_close = false;
     }
 
     /// The path as the user gave it, or `standard output`.
@@ -99,7 +111,8 @@ impl Output {
             return Err(error.clone());
         }
         if let Err(error) = inner.write_block(block) {
-            let error = cannot("write to", &self.name, &error);
+            let mut error = cannot("write to", &self.name, &error);
+            error.closed &= inner.may_close;
             inner.failed = Some(error.clone());
             return Err(error);
         }
@@ -141,8 +154,9 @@ impl Output {
         let mut kept = None;
         if let Fate::Replaces { temporary, target } = &inner.fate {
             let partial = partial_path(target);
+            let kept_as = partial.display().to_string();
             fs::rename(temporary, &partial)
-                .map_err(|error| cannot("finish", &self.name, &error))?;
+                .map_err(|error| cannot("keep the rows as", &kept_as, &error))?;
             kept = Some(partial);
         }
         inner.fate = Fate::Settled;

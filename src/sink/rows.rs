@@ -127,6 +127,19 @@ impl RowSink {
         self.slices.rows()
     }
 
+    /// Writes the late rows of a sorted output; when all sinks have, all of them are. Of a run that
+    /// is stopped they are those that were found so far.
+    ///
+    /// # Errors
+    /// [`SinkError`] when they cannot be written.
+    pub fn write_late(&mut self) -> Result<(), SinkError> {
+        if let (Some(sorter), None) = (&self.shared.late_sorter, &self.failed) {
+            let written = sorter.advance(self.core, &mut self.late_slices, i64::MAX);
+            self.keep(written);
+        }
+        self.outcome()
+    }
+
     /// `ts` is the row's time where that is not the larger of the two.
     fn row(&mut self, left: Option<Event<'_>>, right: Option<Event<'_>>, ts: Option<i64>) {
         if self.failed.is_some() {
@@ -266,10 +279,7 @@ impl Sink for RowSink {
     fn finish(&mut self) -> Result<(), SinkError> {
         // Nothing follows: as after the last watermark there is.
         let _ = self.output_watermark(i64::MAX);
-        if let (Some(sorter), None) = (&self.shared.late_sorter, &self.failed) {
-            let written = sorter.advance(self.core, &mut self.late_slices, i64::MAX);
-            self.keep(written);
-        }
+        let _ = self.write_late();
         let left_out = std::mem::take(&mut self.scratch.left_out);
         self.shared.left_out.lock().unwrap_or_else(PoisonError::into_inner).merge(left_out);
         self.flush()

@@ -2,13 +2,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
-/// More of a name does not go into names made from it: file systems allow 255 bytes in all.
+const PARTIAL_SUFFIX: &str = ".partial";
+/// As many bytes as file systems allow.
+const FILE_NAME_BYTES_MAX: usize = 255;
+/// More of a name does not go into names made from it that would be too long.
 const NAME_BYTES_MAX: usize = 200;
 
 /// Creates `.NAME.PID-N.tmp` beside the target (a rename never crosses file systems then) and locks
@@ -90,9 +94,17 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The path of `<target>.partial`.
-pub(super) fn partial_path(target: &Path) -> PathBuf {
-    let mut name = target.file_name().map(shortened).unwrap_or_default().to_owned();
-    name.push(".partial");
-    target.with_file_name(name)
+/// The path of `<target>.partial`, where rows go that a stopped run has written. A name that would
+/// be too long then is cut, and what was cut is told by its hash.
+pub fn partial_path(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default();
+    let mut partial = name.to_owned();
+    if name.len() + PARTIAL_SUFFIX.len() > FILE_NAME_BYTES_MAX {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        partial = shortened(name).to_owned();
+        partial.push(format!("~{:016x}", hasher.finish()));
+    }
+    partial.push(PARTIAL_SUFFIX);
+    target.with_file_name(partial)
 }

@@ -8,11 +8,14 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Bytes of a read: as many as a pipe holds.
 const READ_BYTES: usize = 64 << 10;
 
 type Stream = Box<dyn Read + Send>;
+/// After how long a wait is said, and how.
+type OnWait = (Duration, Box<dyn FnOnce() + Send>);
 
 /// A stream that is read ahead.
 pub struct ReadAhead {
@@ -22,12 +25,16 @@ pub struct ReadAhead {
     at: usize,
     /// What follows, once the thread has handed it over.
     rest: Option<Stream>,
+    /// Called when setting up has waited for this stream for so long.
+    on_wait: Option<OnWait>,
 }
 
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     bytes_max: usize,
+    /// Setting up is over.
+    done: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -52,31 +59,38 @@ impl ReadAhead {
         done: Arc<AtomicBool>,
     ) -> io::Result<ReadAhead> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let queue = Arc::new(Queue { state, changed, bytes_max });
+        let queue = Arc::new(Queue { state, changed, bytes_max, done });
         let of_thread = Arc::clone(&queue);
         std::thread::Builder::new().name("intervale-open".to_owned()).spawn(
             move || match open() {
                 Ok(stream) => {
                     of_thread.change(|state| state.opened = Some(Ok(())));
-                    let rest = of_thread.fill(stream, &done);
+                    let rest = of_thread.fill(stream);
                     of_thread.change(|state| state.rest = Some(rest));
                 }
                 Err(error) => of_thread.change(|state| state.opened = Some(Err(error))),
             },
         )?;
-        Ok(ReadAhead { queue, taken: Vec::new(), at: 0, rest: None })
+        Ok(ReadAhead { queue, taken: Vec::new(), at: 0, rest: None, on_wait: None })
+    }
+
+    /// Has `call` called, once, when setting up has waited for this stream for `after`.
+    pub fn on_wait(mut self, after: Duration, call: impl FnOnce() + Send + 'static) -> ReadAhead {
+        self.on_wait = Some((after, Box::new(call)));
+        self
     }
 
     /// Waits until the stream is open; ask once.
     ///
     /// # Errors
     /// Why it cannot be opened.
-    pub fn wait_opened(&self) -> io::Result<()> {
-        let mut state = self.queue.lock();
+    pub fn wait_opened(&mut self) -> io::Result<()> {
+        let queue = Arc::clone(&self.queue);
+        let mut state = queue.lock();
         loop {
             match state.opened.take() {
                 Some(opened) => return opened,
-                None => state = self.queue.wait(state),
+                None => state = queue.wait_and_say(state, &mut self.on_wait),
             }
         }
     }
@@ -102,7 +116,7 @@ impl ReadAhead {
                 self.rest = Some(rest);
                 return result;
             }
-            state = queue.wait(state);
+            state = queue.wait_and_say(state, &mut self.on_wait);
         }
     }
 }
@@ -129,10 +143,10 @@ impl Drop for ReadAhead {
 
 impl Queue {
     /// Reads until it is enough; returns what follows.
-    fn fill(&self, mut stream: Stream, done: &AtomicBool) -> io::Result<Stream> {
+    fn fill(&self, mut stream: Stream) -> io::Result<Stream> {
         let mut buffer = vec![0; READ_BYTES];
         // Relaxed: advice, which nothing is read on the strength of.
-        while !done.load(Ordering::Relaxed) {
+        while !self.done.load(Ordering::Relaxed) {
             let count = match stream.read(&mut buffer) {
                 Ok(0) => return Ok(Box::new(io::empty())),
                 Ok(count) => count,
@@ -159,6 +173,25 @@ impl Queue {
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`wait`](Self::wait); says so, once, when it takes long and the run has not begun.
+    fn wait_and_say<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        on_wait: &mut Option<OnWait>,
+    ) -> MutexGuard<'a, State> {
+        let Some((after, _)) = on_wait else { return self.wait(state) };
+        let waited = self.changed.wait_timeout(state, *after);
+        let (state, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: see `fill`.
+        if timed_out.timed_out()
+            && !self.done.load(Ordering::Relaxed)
+            && let Some((_, call)) = on_wait.take()
+        {
+            call();
+        }
+        state
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -192,9 +225,27 @@ mod tests {
     }
 
     #[test]
+    fn a_long_wait_is_said_once_until_the_run_begins() {
+        let (said, heard) = std::sync::mpsc::channel();
+        let (go, may_open) = std::sync::mpsc::channel();
+        let open = move || {
+            may_open.recv().unwrap();
+            Ok(Box::new(&b"ab"[..]) as Stream)
+        };
+        let stream = ReadAhead::start(open, 64, Arc::default()).unwrap();
+        // The stream opens when the wait was said, so this ends only if it is.
+        let mut stream = stream.on_wait(Duration::ZERO, move || {
+            said.send(()).unwrap();
+            go.send(()).unwrap();
+        });
+        stream.wait_opened().unwrap();
+        assert_eq!(heard.iter().count(), 1, "the call is gone with its only use");
+    }
+
+    #[test]
     fn why_it_cannot_be_opened_is_said() {
         let open = || Err(io::ErrorKind::PermissionDenied.into());
-        let stream = ReadAhead::start(open, 1, Arc::default()).unwrap();
+        let mut stream = ReadAhead::start(open, 1, Arc::default()).unwrap();
         assert_eq!(stream.wait_opened().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 

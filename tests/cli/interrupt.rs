@@ -121,6 +121,30 @@ fn a_file_that_is_not_complete_keeps_its_rows_under_another_name() {
     assert!(partial.ends_with('\n'));
 }
 
+/// Late rows need no place among others: those that were found are written.
+#[test]
+fn late_rows_of_a_stopped_run_are_written() {
+    let dir = Dir::with_sample();
+    let late = format!("{}o9,1.0,SUCCESS,1704000000000\n", dir.read("payments.csv"));
+    dir.write("payments.csv", late);
+    let (mut child, stdin) =
+        start(&dir, "--deterministic --late-output late.csv --stats json --progress always");
+    let mut err = child.stderr.take().unwrap();
+    let mut seen = Vec::new();
+    let mut chunk = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("pairs 1,") {
+        let count = err.read(&mut chunk).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&chunk[..count]);
+    }
+    interrupt(&child);
+    err.read_to_end(&mut seen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(stdin);
+    let kept = dir.read("late.csv.partial");
+    assert_eq!(kept.lines().filter(|line| line.starts_with("right,")).count(), 1, "{kept}");
+}
+
 /// Rows that might still be preceded by others are not written, and the report adds up.
 #[test]
 fn rows_that_were_sorted_in_vain_are_counted() {

@@ -50,6 +50,36 @@ fn rows_are_appended_to_the_same_columns_and_begin_a_line() {
 }
 
 #[test]
+fn blank_lines_are_no_header_and_blanks_in_one_count() {
+    let dir = Dir::with_sample();
+    let header = "order_id,amount,ts\n";
+    for (before, header_after) in [("\n", header), ("\r\n\n", header), ("\u{feff}\n", header)] {
+        dir.write("out.csv", before);
+        dir.run(&join("--output out.csv --append --type anti")).ok();
+        let text = format!("{before}{header_after}o004,80.0,1704103215000\n");
+        assert_eq!(dir.read("out.csv"), text);
+    }
+    dir.write("out.csv", "\nfoo,bar\n1,2\n");
+    dir.run(&join("--output out.csv --append --type anti")).fails(2, &["--append", "`foo,bar`"]);
+    for names in [" order_id,amount,ts", "\"order_id\",\"a\nb\",ts"] {
+        let rows = dir.read("orders.csv").replacen("order_id,amount,ts", names, 1);
+        dir.write("odd.csv", rows);
+        let on = if names.starts_with(' ') { " order_id=order_id" } else { "order_id" };
+        for _ in 0..2 {
+            let mut command =
+                dir.command("join --left odd.csv --right payments.csv --left-time ts");
+            let more = "--right-time ts --between -5m..5m --stats none --type anti --append";
+            command.args(more.split(' ')).args(["--output", "odd_out.csv", "--on", on]);
+            Ran::from(command.output().unwrap()).ok();
+        }
+        let text = dir.read("odd_out.csv");
+        assert_eq!(text.matches("o004,").count(), 2, "{text}");
+        assert_eq!(text.matches("order_id").count(), 1, "{text}");
+        std::fs::remove_file(dir.path("odd_out.csv")).unwrap();
+    }
+}
+
+#[test]
 fn json_lines_are_appended_to_json_lines_only() {
     let dir = Dir::with_sample();
     let appended = join("--output out.csv --append --output-format jsonl --type anti");
@@ -102,12 +132,47 @@ fn an_output_that_cannot_be_written_is_said_before_any_work() {
 }
 
 #[test]
+fn what_is_wrong_use_is_said_before_anything_is_written() {
+    let dir = Dir::with_sample();
+    dir.write("out.csv", "old,columns\n");
+    for rest in [
+        "--time-unit ms --out-of-orderness 1us",
+        "--time-unit ms --right-out-of-orderness 1us",
+        "--time-unit ms --max-jump 1us",
+        "--out-of-orderness 9999999999999d",
+        "--idle-timeout 1s --deterministic",
+        "--append --output new.csv --late-output out.csv",
+    ] {
+        let ran = dir.run(&join(rest)).fails(2, &["--"]);
+        assert_eq!(ran.out, "", "{rest}");
+    }
+    assert_eq!(dir.names(), ["orders.csv", "out.csv", "payments.csv"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_reader_of_bad_rows_that_goes_away_is_no_end() {
+    let dir = Dir::with_sample();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let rest = "--output pairs.csv --bad-rows skip --bad-rows-output /dev/stderr";
+    let status = dir.command(&join(rest)).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(1), "the result would be lost in silence");
+}
+
+#[test]
 fn outputs_may_not_meet_each_other_or_an_input() {
     let dir = Dir::with_sample();
     dir.run(&join("--output out.csv --late-output ./out.csv"))
         .fails(2, &["--output", "--late-output"]);
     dir.run(&join("--output ./orders.csv")).fails(2, &["orders.csv", "--left"]);
     dir.run(&join("--late-output -")).fails(2, &["standard output"]);
+    dir.run(&join("--stats-output /dev/stdout").replace("--stats none", ""))
+        .fails(2, &["both standard output"]);
+    dir.write("out.csv.partial", dir.read("orders.csv"));
+    let from_partial = join("--output out.csv").replace("orders.csv", "out.csv.partial");
+    dir.run(&format!("{from_partial} --left-format csv"))
+        .fails(2, &["--left out.csv.partial", "when the run is stopped"]);
 }
 
 #[test]

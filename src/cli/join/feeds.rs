@@ -16,7 +16,7 @@ use crate::source::{
     SkipBadRows, SourceInfo,
 };
 use crate::time::Lateness;
-use crate::time::text::TimeParser;
+use crate::time::text::{TimeParser, TimeUnit};
 
 /// Feeds of a file on each core: while one waits for its block's turn, another parses ahead.
 const FEEDS_PER_CORE: usize = 2;
@@ -42,6 +42,24 @@ impl Feeds {
     }
 }
 
+/// What the durations of the plan are in ticks of the run.
+pub(super) struct SourceTimes {
+    /// By [`Side::index`].
+    disorder: [i64; 2],
+    max_jump: Option<i64>,
+}
+
+impl SourceTimes {
+    /// # Errors
+    /// [`Failure::Usage`] names the option that does not fit the unit.
+    pub(super) fn new(plan: &Plan, unit: TimeUnit) -> Result<SourceTimes, Failure> {
+        let of = |side| ticks("--out-of-orderness", plan.side(side).disorder, unit);
+        let disorder = [of(Side::Left)?, of(Side::Right)?];
+        let max_jump = plan.max_jump.map(|span| ticks("--max-jump", span, unit)).transpose()?;
+        Ok(SourceTimes { disorder, max_jump })
+    }
+}
+
 /// Adds the inputs to an engine of `cores` cores: each file is a source, on which all cores work.
 ///
 /// # Errors
@@ -49,6 +67,7 @@ impl Feeds {
 pub(super) fn add(
     mut builder: EngineBuilder<NoSinks>,
     plan: &Plan,
+    times: &SourceTimes,
     inputs: Inputs,
     lateness: Lateness,
     cores: usize,
@@ -66,8 +85,7 @@ pub(super) fn add(
     let mut feeds = Feeds { sources: Vec::new(), bytes_total: Some(0) };
     for (side, input) in Side::BOTH.into_iter().zip(inputs.sides) {
         let side_plan = plan.side(side);
-        let disorder = ticks("--out-of-orderness", side_plan.disorder, unit)?;
-        let max_jump = plan.max_jump.map(|span| ticks("--max-jump", span, unit)).transpose()?;
+        let disorder = times.disorder[side.index()];
         for (file, number) in input.files.into_iter().zip(0..) {
             let slot =
                 builder.source_slot(side).map_err(|error| Failure::failed(error.to_string()))?;
@@ -79,7 +97,7 @@ pub(super) fn add(
             );
             let options = FileOptions {
                 disorder,
-                max_jump,
+                max_jump: times.max_jump,
                 lateness,
                 idle_timeout: plan.idle_timeout,
                 threaded: file.bytes.is_none(),

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::{Plan, SidePlan};
@@ -23,6 +24,9 @@ const SAMPLE_ROWS: usize = 1000;
 /// Bounds of what is read ahead of a stream while others are waited for.
 const READ_AHEAD_BYTES_MIN: usize = 1 << 20;
 const READ_AHEAD_BYTES_MAX: usize = 256 << 20;
+
+/// So long a stream is waited for in silence before its first rows have come.
+const WAIT_SAID_AFTER: Duration = Duration::from_secs(3);
 
 /// The inputs, their headers read.
 pub(super) struct Inputs {
@@ -190,7 +194,9 @@ impl Opening {
                 Ok(stream)
             };
             let stream = ReadAhead::start(open, bytes_max, Arc::clone(done)).map_err(failed)?;
-            OpeningInput::Stream(stream)
+            let note = format!("waiting for the first rows of {name}");
+            let say = move || Console::stderr().note(&note);
+            OpeningInput::Stream(stream.on_wait(WAIT_SAID_AFTER, say))
         } else {
             let file = File::open(path).map_err(failed)?;
             let metadata = file.metadata().map_err(failed)?;
@@ -207,7 +213,7 @@ impl Opening {
         let Opening { name, input } = self;
         let (input, bytes): (Box<dyn Read + Send>, Option<u64>) = match input {
             OpeningInput::File(file, bytes) => (Box::new(file), Some(bytes)),
-            OpeningInput::Stream(stream) => {
+            OpeningInput::Stream(mut stream) => {
                 let opened = stream.wait_opened();
                 opened.map_err(|error| Failure::failed(cannot_open(&name, &error)))?;
                 (Box::new(stream), None)

@@ -1,7 +1,7 @@
 //! The outputs of a join: opened before any work, settled when it is over.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::Plan;
 use crate::event::Side;
 use crate::join::{JoinKind, SinkError};
-use crate::sink::{BadRows, Encoder, OpenMode, Output, RowSinks, SortOptions};
+use crate::sink::{BadRows, Encoder, OpenMode, Output, RowSinks, SortOptions, is_standard_output};
 
 /// Slices into which the time that sorted rows wait is cut: a row waits a little longer than it
 /// must, and slices are long enough to be worth their handling.
@@ -29,8 +29,8 @@ pub(super) struct Outputs {
     pub(super) stats: Option<Output>,
 }
 
-/// More of a file's first line is not looked at: no header is longer.
-const HEADER_BYTES_MAX: u64 = 1 << 20;
+/// Blank lines before a header are skipped up to so many bytes.
+const BLANK_BYTES_MAX: u64 = 1 << 10;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -49,37 +49,40 @@ impl Outputs {
         let [left, right] = Side::BOTH.map(|side| inputs.sides[side.index()].rows());
         let left_only = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti);
         let encoder = Encoder::pairs(plan.output.format.rows(), &left, &right, left_only);
-        // All are opened before the first is written to.
-        let mut headers = Vec::new();
-        let mut open = |path: &Path, header: &[u8]| {
-            let (output, wants_header) = open_one(path, header, plan)?;
-            if wants_header && !header.is_empty() {
-                headers.push((Arc::clone(&output), header.to_vec()));
-            }
-            Ok::<_, Failure>(output)
-        };
-        let main = open(&plan.output.path, encoder.header())?;
-        let mut others = Vec::new();
-        let mut late = None;
-        if let Some((path, format)) = &plan.output.late {
-            let encoder = Encoder::late(format.rows(), &left, &right, inputs.unit.name());
-            let output = open(path, encoder.header())?;
-            others.push(Arc::clone(&output));
-            late = Some((encoder, output));
+        let late = plan.output.late.as_ref().map(|(path, format)| {
+            (path, Encoder::late(format.rows(), &left, &right, inputs.unit.name()))
+        });
+        let bad =
+            plan.output.bad.as_ref().map(|(path, format)| (path, BadRows::header(format.rows())));
+        let mut wanted = vec![Wanted::new(&plan.output.path, encoder.header())];
+        wanted.extend(late.as_ref().map(|(path, late)| Wanted::new(path, late.header())));
+        wanted.extend(bad.as_ref().map(|(path, header)| Wanted::new(path, header)));
+        // All are looked at before the first is opened, and opened before the first is written to.
+        if plan.output.append {
+            wanted.iter_mut().try_for_each(Wanted::check)?;
         }
-        let mut bad_rows = None;
-        if let Some((path, format)) = &plan.output.bad {
-            let output = open(path, &BadRows::header(format.rows()))?;
-            others.push(Arc::clone(&output));
-            bad_rows = Some(BadRows::new(output, format.rows()));
-        }
+        let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
+        let opened = wanted.iter_mut().map(|wanted| wanted.open(mode));
+        let opened: Vec<Arc<Output>> = opened.collect::<Result<_, _>>()?;
         let stats = match &plan.stats_output {
             Some(path) if path.as_os_str() != STANDARD => Some(open_stats(path)?),
             _ => None,
         };
-        for (output, header) in headers {
-            output.write(&header, 0).map_err(failure)?;
+        // Only whoever reads the result may end the run by going away.
+        opened.iter().skip(1).for_each(|output| output.must_stay_open());
+        for (output, wanted) in opened.iter().zip(&wanted) {
+            if wanted.needs_header {
+                output.write(wanted.header, 0).map_err(failure)?;
+            }
         }
+        let mut opened = opened.into_iter();
+        // The first is always there.
+        let Some(main) = opened.next() else { return Err(Failure::failed("no output")) };
+        let others: Vec<_> = opened.collect();
+        let mut rest = others.iter().map(Arc::clone);
+        let late = late.and_then(|(_, encoder)| Some((encoder, rest.next()?)));
+        let bad_format = plan.output.bad.as_ref().map(|(_, format)| format.rows());
+        let bad_rows = bad_format.and_then(|format| Some(BadRows::new(rest.next()?, format)));
         let slice = (hold_back / SLICES).max(1);
         let sorted = plan.machine.deterministic.then_some(SortOptions { cores, slice });
         let sinks = RowSinks::new(encoder, Arc::clone(&main), sorted, late);
@@ -125,43 +128,74 @@ fn open_stats(path: &Path) -> Result<Output, Failure> {
     opened.map(|(output, _)| output).map_err(failed)
 }
 
-/// The output, and whether it wants a header.
-fn open_one(path: &Path, header: &[u8], plan: &Plan) -> Result<(Arc<Output>, bool), Failure> {
-    if path.as_os_str() == STANDARD {
-        check_stdout()?;
-    }
-    let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
-    if plan.output.append {
-        check_first_line(path, header)?;
-    }
-    let (output, wants_header) = Output::open(path, mode).map_err(failure)?;
-    Ok((Arc::new(output), wants_header))
+/// An output that is to be opened.
+struct Wanted<'a> {
+    path: &'a Path,
+    /// Its first line; empty for JSON Lines.
+    header: &'a [u8],
+    needs_header: bool,
+    /// What is there is blank, if anything is there: a header is needed all the same.
+    is_blank: bool,
 }
 
-/// Rows are added below a header that is the one they have, or below lines of JSON if they are that
-/// (`header` is empty then), or not at all.
-fn check_first_line(path: &Path, header: &[u8]) -> Result<(), Failure> {
-    // Whatever else is wrong with the file is said when it is opened.
-    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return Ok(()) };
-    let mut first = Vec::new();
-    let read = BufReader::new(file.take(HEADER_BYTES_MAX)).read_until(b'\n', &mut first);
-    let first = first.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&first);
-    let (first, header) = (first.trim_ascii(), header.trim_ascii_end());
-    let fits = if header.is_empty() { first.starts_with(b"{") } else { first == header };
-    if read.is_err() || first.is_empty() || fits {
-        return Ok(());
+impl<'a> Wanted<'a> {
+    fn new(path: &'a Path, header: &'a [u8]) -> Wanted<'a> {
+        Wanted { path, header, needs_header: false, is_blank: false }
     }
-    let rows = match header {
-        [] => "these rows are JSON Lines".to_owned(),
-        _ => format!("these rows have the columns `{}`", shorten(header)),
-    };
-    Err(Failure::usage(format!(
-        "--append: {} begins with `{}`, but {rows}; append to a file of the same columns, or leave \
-         --append out to replace it",
-        path.display(),
-        shorten(first),
-    )))
+
+    fn open(&mut self, mode: OpenMode) -> Result<Arc<Output>, Failure> {
+        if is_standard_output(self.path) {
+            check_stdout()?;
+        }
+        let (output, is_new) = Output::open(self.path, mode).map_err(failure)?;
+        self.needs_header = (is_new || self.is_blank) && !self.header.is_empty();
+        Ok(Arc::new(output))
+    }
+
+    /// Rows are added below a header that is the one they have, or below lines of JSON if they are
+    /// that, or not at all.
+    fn check(&mut self) -> Result<(), Failure> {
+        // Whatever else is wrong with the file is said when it is opened.
+        let is_file = std::fs::metadata(self.path).is_ok_and(|metadata| metadata.is_file());
+        let Some(file) = is_file.then(|| File::open(self.path).ok()).flatten() else {
+            return Ok(());
+        };
+        let mut start = Vec::new();
+        let wanted_bytes = self.header.len() as u64 + BLANK_BYTES_MAX;
+        if file.take(wanted_bytes).read_to_end(&mut start).is_err() {
+            return Ok(());
+        }
+        let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start);
+        let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let blank = start.iter().take_while(|byte| is_line_end(byte)).count();
+        let (start, header) = (&start[blank..], without_line_end(self.header));
+        self.is_blank = start.is_empty();
+        let fits = match start.strip_prefix(header) {
+            _ if self.is_blank => true,
+            _ if header.is_empty() => start.trim_ascii_start().starts_with(b"{"),
+            Some(rest) => rest.first().is_none_or(is_line_end),
+            None => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        let rows = match header {
+            [] => "these rows are JSON Lines".to_owned(),
+            _ => format!("these rows have the columns `{}`", shorten(header)),
+        };
+        let first = start.split(|byte| is_line_end(byte)).next().unwrap_or_default();
+        Err(Failure::usage(format!(
+            "--append: {} begins with `{}`, but {rows}; append to a file of the same columns, or \
+             leave --append out to replace it",
+            self.path.display(),
+            shorten(first),
+        )))
+    }
+}
+
+fn without_line_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 fn shorten(line: &[u8]) -> String {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::Failure;
 use crate::cli::choices::Format;
 use crate::event::Side;
-use crate::sink::link_end;
+use crate::sink::{is_standard_output, link_end, partial_path};
 
 /// Standard input or output.
 pub(super) const STANDARD: &str = "-";
@@ -103,7 +103,7 @@ pub(super) fn check_distinct(
         outputs.iter().map(|(_, path)| Place::of(path, io::stdout().as_fd())).collect();
     for (index, (option, path)) in outputs.iter().enumerate() {
         for (other_index, (other, other_path)) in outputs[..index].iter().enumerate() {
-            if *path == Path::new(STANDARD) && path == other_path {
+            if is_standard_output(path) && is_standard_output(other_path) {
                 return Err(Failure::usage(format!(
                     "{other} and {option} are both standard output; send one of them to a file"
                 )));
@@ -115,7 +115,17 @@ pub(super) fn check_distinct(
                 )));
             }
         }
+        let partial = link_end(path)
+            .map_or(Place::Other, |end| Place::of(&partial_path(&end), io::stdout().as_fd()));
         for (input, input_path) in inputs {
+            if partial.is_file_of(&Place::of(input_path, io::stdin().as_fd())) {
+                return Err(Failure::usage(format!(
+                    "{input} {} is where the rows of {option} {} go when the run is stopped; \
+                     rename it, or write somewhere else",
+                    input_path.display(),
+                    path.display()
+                )));
+            }
             if written[index].is_file_of(&Place::of(input_path, io::stdin().as_fd())) {
                 return Err(Failure::usage(format!(
                     "{option} {} is the same file as {input} {}; write somewhere else",

@@ -211,6 +211,12 @@ fn idle_timeout(args: &Args) -> Result<Option<Duration>, Failure> {
     if timeout.is_zero() {
         return Err(Failure::usage("--idle-timeout: give more than 0, or leave it out for never"));
     }
+    if args.machine.deterministic {
+        return Err(Failure::usage(
+            "--idle-timeout goes by the clock on the wall, and --deterministic by the rows alone; \
+             leave one of them out",
+        ));
+    }
     Ok(Some(timeout))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cli::join::args::Stats;
 use crate::cli::join::args::When;
-use crate::cli::join::feeds::{self, Feeds};
+use crate::cli::join::feeds::{self, Feeds, SourceTimes};
 use crate::cli::join::left_out;
 use crate::cli::join::open::open;
 use crate::cli::join::outputs::{self, Outputs};
@@ -35,6 +35,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let unit = inputs.unit;
     let limits = Limits { state_bytes_max: Some(plan.machine.state_bytes_max) };
     let spec = join_spec(plan, unit, &limits)?;
+    let times = SourceTimes::new(plan, unit)?;
     let drift = max_drift(plan, &spec, unit);
     let mut builder = Engine::builder(spec)
         .cores(plan.machine.cores.clone())
@@ -50,8 +51,15 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let outputs = Outputs::open(plan, &inputs, cores, spec.output_hold_back())?;
     // From here on there is something to put in order.
     os::catch_interrupts();
-    let (builder, feeds) =
-        feeds::add(builder, plan, inputs, spec.lateness(), cores, outputs.bad_rows.clone())?;
+    let (builder, feeds) = feeds::add(
+        builder,
+        plan,
+        &times,
+        inputs,
+        spec.lateness(),
+        cores,
+        outputs.bad_rows.clone(),
+    )?;
     let sinks = outputs.sinks.clone();
     let engine = builder
         .sinks(move |shard| sinks.sink(shard))
@@ -139,7 +147,7 @@ fn watch(
 fn conclude(
     plan: &Plan,
     unit: TimeUnit,
-    finished: Finished<RowSink>,
+    mut finished: Finished<RowSink>,
     signal: Option<StopSignal>,
     outputs: &Outputs,
     feeds: &Feeds,
@@ -153,6 +161,9 @@ fn conclude(
     };
     let mut failure = Ok(());
     if let Some(signal) = signal {
+        for sink in &mut finished.sinks {
+            sink.write_late().map_err(outputs::failure)?;
+        }
         let kept = outputs.keep_partial()?;
         let mut message = format!(
             "stopped by {}; the {} rows written are complete",
