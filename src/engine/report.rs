@@ -20,8 +20,7 @@ pub struct Metrics {
     pub watermarks: [i64; 2],
     /// Promises that were smaller than an earlier one and ignored, by side.
     pub regressed: [u64; 2],
-    /// Events further ahead than [`EngineBuilder::max_jump`](crate::engine::EngineBuilder::max_jump)
-    /// lets a watermark go, by side.
+    /// Events further ahead than a limit on jumps lets a watermark go, by side.
     pub jumped: [u64; 2],
     /// Bytes of state now, as allocated, over all shards.
     pub state_bytes: u64,

@@ -84,8 +84,8 @@ impl Source {
         &self.hasher
     }
 
-    /// Pushes an event with its time in ticks; waits while the lanes are full, and for room in state
-    /// as [`EngineBuilder::when_full`](crate::engine::EngineBuilder::when_full) says.
+    /// Pushes an event with its time in ticks; waits while the lanes are full, and for room in
+    /// state as [`EngineBuilder::when_full`](crate::engine::EngineBuilder::when_full) says.
     ///
     /// # Errors
     /// [`PushError`] when the event is refused or the engine has stopped. After
@@ -100,8 +100,8 @@ impl Source {
     /// Pushes an event if there is room for it.
     ///
     /// # Errors
-    /// [`PushError::Backpressure`] when a lane is full, or state until the shards have freed some of
-    /// it: try again later; others as [`push`](Self::push).
+    /// [`PushError::Backpressure`] when a lane is full, or state until the shards have freed some
+    /// of it: try again later; others as [`push`](Self::push).
     pub fn try_push(&mut self, key: Key<'_>, ts: i64, row: &[u8]) -> Result<(), PushError> {
         let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
         self.find_room(event_bytes(key, row))?;

@@ -57,8 +57,8 @@ enum Fate {
     Settled,
 }
 
-/// Whether a path names the standard output. What it is redirected to must not be replaced by a file
-/// of ours.
+/// Whether a path names the standard output. What it is redirected to must not be replaced by a
+/// file of ours.
 pub fn is_standard_output(path: &Path) -> bool {
     STDOUT_NAMES.iter().any(|name| path == Path::new(name))
 }

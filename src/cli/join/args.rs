@@ -163,8 +163,8 @@ pub(in crate::cli) struct TimeArgs {
     /// A source that is silent for this long stops holding the watermark back [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) idle_timeout: Option<String>,
-    /// One row moves the watermark by this much at the most, so that a wrong time far ahead does not
-    /// make all that follow late; such rows are joined and counted [default: no limit]
+    /// One row moves the watermark by this much at the most, so that a wrong time far ahead does
+    /// not make all that follow late; such rows are joined and counted [default: no limit]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) max_jump: Option<String>,
 }
