@@ -142,7 +142,8 @@ pub fn merge_sources(states: impl Iterator<Item = SourceState>) -> Option<i64> {
 ///
 /// Flink subtracts one tick more, and so accepts one tick that its own definition calls late.
 /// One event whose time lies far ahead (a clock that was wrong, a year mistyped) would make all
-/// that follow late; a [limit](Self::limit_jumps) on how far one event moves the watermark keeps it.
+/// that follow late; a [limit](Self::limit_jumps) on how far one event moves the watermark keeps
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedDisorder {
     disorder: i64,
