@@ -3,7 +3,7 @@
 use std::ops::{AddAssign, Range};
 use std::ptr::NonNull;
 
-use super::arena::Handle;
+use super::arena::{Arena, Handle};
 use super::directory::is_directory;
 use super::hits::Many;
 use super::index::tag_of;
@@ -93,6 +93,10 @@ impl AddAssign for BatchStats {
     }
 }
 
+/// Runs of so few bytes in all stay in the second-level cache, where asking for them costs more
+/// than waiting.
+const CACHED_BYTES: usize = 512 << 10;
+
 impl State {
     /// Matches the events in `range` of a batch, at most
     /// [`BATCH_EVENTS_MAX`], with the other side and keeps them.
@@ -119,7 +123,9 @@ impl State {
         let Some(mut scratch) = self.scratch.take() else { return Err(StateFull) };
         self.index.prefetch_all(pass.keys, &mut *scratch.homes);
         self.find(&mut scratch, &pass);
-        self.prefetch_runs(&scratch, &pass);
+        if self.arenas.iter().map(Arena::bytes).sum::<usize>() > CACHED_BYTES {
+            self.prefetch_runs(&scratch, &pass);
+        }
         let done = self.store_unknown(&scratch, &mut pass, visit).and_then(|()| {
             self.probe(&mut scratch, &mut pass, visit);
             self.store_known(&scratch, &mut pass, visit)
