@@ -3,7 +3,8 @@
 use intervale::event::Side;
 use intervale::workload::random::mix;
 use intervale::workload::{
-    Arrivals, Events, SEED_MEASURED, SideEvents, Workload, sort_merge, truth,
+    Arrivals, Burst, Events, FINE_TICKS, KeyRule, SEED_MEASURED, START_MS, SideEvents, Workload,
+    sort_merge, truth,
 };
 
 fn workload(name: &str) -> Workload {
@@ -44,6 +45,88 @@ fn arrival_order_is_that_of_a_plain_sort() {
             sorted.sort_by_key(|event| event.id);
             assert!(sorted.iter().map(|event| event.id).eq(0..3_000));
         }
+    }
+}
+
+/// How many events of a side come behind the watermark that trails by the disorder.
+fn late_count(workload: Workload, side: Side, count: u64) -> u64 {
+    let disorder = workload.disorder_ticks();
+    let mut max = i64::MIN;
+    let mut late = 0;
+    for event in Arrivals::new(workload, side, 5, count) {
+        late += u64::from(event.ts < max.saturating_sub(disorder));
+        max = max.max(event.ts);
+    }
+    late
+}
+
+#[test]
+fn only_the_share_that_was_asked_for_is_late() {
+    let burst = Some(Burst { period_ms: 1_000, factor: 10 });
+    for side in Side::BOTH {
+        for (rate, disorder_ms) in [(3, 0), (25, 5_000), (2_000, 1), (2_000, 700)] {
+            for (ticks_per_ms, burst) in [(1, None), (FINE_TICKS, None), (1, burst)] {
+                let workload = Workload {
+                    rate,
+                    disorder_ms,
+                    ticks_per_ms,
+                    burst,
+                    right_delay_ms: 3_001,
+                    ..Workload::FREE
+                };
+                let about = format!("{workload:?} {}", side.name());
+                assert_eq!(late_count(workload, side, 20_000), 0, "{about}");
+                let late = late_count(Workload { late_ppm: 100_000, ..workload }, side, 20_000);
+                // 1 in 10, and 8 standard deviations.
+                assert!((1_660..2_340).contains(&late), "{late} of {about}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bursts_are_as_fast_as_asked_for_and_as_many_in_the_long_run() {
+    let burst = Some(Burst { period_ms: 10_000, factor: 5 });
+    let workload = Workload { burst, disorder_ms: 0, ..Workload::FREE };
+    let times: Vec<i64> =
+        Arrivals::new(workload, Side::Left, 1, 30_000).map(|event| event.ts - START_MS).collect();
+    for period in 0..3 {
+        let from = period * 10_000;
+        let within = times.iter().filter(|&&ts| (from..from + 10_000).contains(&ts));
+        assert_eq!(within.clone().count(), 10_000, "period {period}");
+        assert!(within.clone().all(|&ts| ts < from + 2_000), "period {period}");
+    }
+}
+
+#[test]
+fn fine_ticks_tell_apart_what_shares_a_millisecond() {
+    let workload = Workload { keys: KeyRule::Uniform(10), rate: 5_000, ..Workload::FREE };
+    let times = |workload: Workload| {
+        let mut times = std::collections::HashSet::new();
+        for side in Side::BOTH {
+            times.extend(Arrivals::new(workload, side, 1, 20_000).map(|event| event.ts));
+        }
+        times.len()
+    };
+    assert!(times(workload) < 5_000);
+    assert_eq!(times(workload.fine()), 40_000);
+    let [plain, fine] = [workload, workload.fine()]
+        .map(|workload| Arrivals::new(workload, Side::Right, 1, 2_000).collect::<Vec<_>>());
+    let coarse = fine.iter().map(|event| event.ts / FINE_TICKS);
+    assert!(coarse.eq(plain.iter().map(|event| event.ts)), "the same events in the same order");
+}
+
+#[test]
+fn keys_and_delays_are_drawn_apart() {
+    let workload = Workload { right_delay_ms: 1_000, disorder_ms: 0, ..Workload::FREE };
+    let mut delays = [(0, 0); 2];
+    for event in Arrivals::new(workload, Side::Right, 1, 20_000) {
+        let half = &mut delays[usize::from(event.key >= 500)];
+        // At 1,000 a second event i has its turn at millisecond i.
+        *half = (half.0 + event.ts - START_MS - event.id as i64, half.1 + 1);
+    }
+    for (sum, count) in delays {
+        assert!((450..550).contains(&(sum / count)), "{sum} / {count}");
     }
 }
 

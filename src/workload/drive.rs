@@ -55,7 +55,7 @@ pub fn drive<J: Stepped>(
     batch: usize,
     clock: StepClock,
 ) -> Result<Measured, JoinError> {
-    let mut watermarks = Watermarks::default();
+    let mut watermarks = Watermarks::of(&events.workload);
     let mut steps = StepTimes::new();
     let mut peak = StateSize::default();
     let (start, start_cpu_ns) = (Instant::now(), CpuClock::Thread.now_ns());

@@ -15,9 +15,7 @@ use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, RuntimeKind};
 use crate::shard::Operator;
 use crate::state::Simd;
 use crate::time::{Clock, Timestamp};
-use crate::workload::{
-    CpuClock, DISORDER_MS, Events, Measured, Outcome, OutcomeSink, StateSize, StepTimes,
-};
+use crate::workload::{CpuClock, Events, Measured, Outcome, OutcomeSink, StateSize, StepTimes};
 
 /// Where and how an engine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,13 +59,14 @@ pub fn run_engine(
 ) -> Result<EngineRun, EngineError> {
     let (workload, batch) = (events.workload, batch.max(1));
     let spec = workload.built_spec(kind).map_err(EngineError::Spec)?;
-    let batch_ms = (batch as u64).saturating_mul(1_000) / workload.rate;
+    let drift = (batch as u64).saturating_mul(1_000) / workload.rate + 1;
+    let drift = drift.saturating_mul(DRIFT_BATCHES).min(i64::MAX as u64) as i64;
     let mut builder = Engine::builder(spec)
         .cores(setup.cores.clone())
         .runtime(setup.runtime)
         .idle(setup.idle)
         .batch_events(batch)
-        .max_drift(((batch_ms + 1) * DRIFT_BATCHES).min(i64::MAX as u64) as i64)
+        .max_drift(drift.saturating_mul(workload.ticks_per_ms))
         .sinks(|_| OutcomeSink::default());
     let core_count = builder.shard_count()?;
     // Feeds are dealt out in turn: each core gets one of each side.
@@ -81,6 +80,7 @@ pub fn run_engine(
                 slot,
                 port: None,
                 batch,
+                row: events.side(side).blank_row(),
                 starts: (part * batch..len).step_by(core_count * batch),
                 rest: 0..0,
                 finished: false,
@@ -131,6 +131,7 @@ struct Replay {
     slot: WatermarkSlot,
     port: Option<PortId>,
     batch: usize,
+    row: Vec<u8>,
     /// Where this feed's batches start; others have those between.
     starts: StepBy<Range<usize>>,
     /// What is left of the current one.
@@ -145,8 +146,8 @@ impl Replay {
         for i in self.rest.by_ref() {
             let key = Key::Int(events.keys[i]);
             let ts = Timestamp::new(events.ts[i]).unwrap_or(Timestamp::MIN);
-            let id = u64::from(events.ids[i]).to_le_bytes();
-            let pushed = producer.push(port, key, ts, &id);
+            let row = events.row(i, &mut self.row);
+            let pushed = producer.push(port, key, ts, row);
             let flow = pushed.map_err(|error| SourceError { message: error.to_string() })?;
             if flow == Flow::Blocked {
                 return Ok(false);
@@ -175,9 +176,8 @@ impl Feed for Replay {
         producer: &mut Producer,
         _clock: &dyn Clock,
     ) -> Result<FeedProgress, SourceError> {
-        let port = *self.port.get_or_insert_with(|| {
-            producer.add_port(self.slot.clone(), Promise::Disorder(DISORDER_MS))
-        });
+        let promise = Promise::Disorder(self.events.workload.disorder_ticks());
+        let port = *self.port.get_or_insert_with(|| producer.add_port(self.slot.clone(), promise));
         if self.rest.is_empty() {
             let Some(start) = self.starts.next() else { return self.end(producer, port) };
             let len = self.events.side(self.side).len();

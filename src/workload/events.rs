@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::event::{EventBatch, KeyHasher, Side};
-use crate::time::WATERMARK_START;
+use crate::event::{EventBatch, Key, KeyHasher, Side};
+use crate::time::{Timestamp, WATERMARK_START};
 use crate::workload::random::mix;
 use crate::workload::{Arrivals, DISORDER_MS, Workload};
 
@@ -12,10 +12,12 @@ use crate::workload::{Arrivals, DISORDER_MS, Workload};
 pub struct SideEvents {
     /// The join keys.
     pub keys: Vec<u64>,
-    /// The times, in milliseconds since the epoch.
+    /// The times, in the workload's ticks since the epoch.
     pub ts: Vec<i64>,
     /// The events' numbers within their side.
     pub ids: Vec<u32>,
+    /// Bytes of payload of each event beside its number.
+    pub payload_bytes: u32,
 }
 
 impl SideEvents {
@@ -26,6 +28,7 @@ impl SideEvents {
             keys: Vec::with_capacity(capacity),
             ts: Vec::with_capacity(capacity),
             ids: Vec::with_capacity(capacity),
+            payload_bytes: workload.payload_bytes,
         };
         for event in Arrivals::new(workload, side, seed, u64::from(event_count)) {
             events.keys.push(event.key);
@@ -54,7 +57,8 @@ impl SideEvents {
         })
     }
 
-    /// Fills `batch` with the events of `range`; the payload is the id, 8 bytes little endian.
+    /// Fills `batch` with the events of `range`; a row is the id, 8 bytes little endian, and the
+    /// payload, if there is any.
     #[inline]
     pub fn fill(
         &self,
@@ -64,13 +68,45 @@ impl SideEvents {
         range: Range<usize>,
     ) {
         batch.reset(side, 0, Default::default());
+        if self.payload_bytes > 0 {
+            return self.fill_wide(batch, hasher, range);
+        }
         let (keys, ts) = (&self.keys[range.clone()], &self.ts[range.clone()]);
         let rows = self.ids[range].iter().map(|&id| u64::from(id).to_le_bytes());
         let pushed = batch.push_ints(hasher, keys, ts, rows);
         // Integer keys and 8-byte rows in batches of bounded length: nothing to refuse.
         debug_assert!(pushed.is_ok());
     }
+
+    /// Rows of any length, event by event.
+    fn fill_wide(&self, batch: &mut EventBatch, hasher: &KeyHasher, range: Range<usize>) {
+        let mut row = self.blank_row();
+        for i in range {
+            let ts = Timestamp::new(self.ts[i]).unwrap_or(Timestamp::MIN);
+            let row = self.row(i, &mut row);
+            let pushed = batch.push(hasher, Key::Int(self.keys[i]), ts, row);
+            debug_assert!(pushed.is_ok(), "batches have room for 4 GiB");
+        }
+    }
+
+    /// What [`row`](Self::row) writes ids into.
+    pub fn blank_row(&self) -> Vec<u8> {
+        vec![b'.'; ID_BYTES + self.payload_bytes as usize]
+    }
+
+    /// The row of event `i`: its id, and the payload of `blank`, which comes from
+    /// [`blank_row`](Self::blank_row).
+    #[inline]
+    pub fn row<'a>(&self, i: usize, blank: &'a mut [u8]) -> &'a [u8] {
+        if let Some(id) = blank.first_chunk_mut() {
+            *id = u64::from(self.ids[i]).to_le_bytes();
+        }
+        blank
+    }
 }
+
+/// Bytes of an id in a row.
+const ID_BYTES: usize = size_of::<u64>();
 
 /// The events of both sides.
 #[derive(Clone, Debug)]
@@ -144,15 +180,22 @@ impl Iterator for Steps<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Watermarks {
     max_ts: [i64; 2],
+    disorder: i64,
 }
 
 impl Default for Watermarks {
+    /// Those of the named workloads.
     fn default() -> Watermarks {
-        Watermarks { max_ts: [WATERMARK_START; 2] }
+        Watermarks { max_ts: [WATERMARK_START; 2], disorder: DISORDER_MS }
     }
 }
 
 impl Watermarks {
+    /// Those of a workload, before its first event.
+    pub fn of(workload: &Workload) -> Watermarks {
+        Watermarks { disorder: workload.disorder_ticks(), ..Watermarks::default() }
+    }
+
     /// Takes note of a batch's times.
     #[inline]
     pub fn observe(&mut self, side: Side, times: &[i64]) {
@@ -163,7 +206,7 @@ impl Watermarks {
     /// The watermark of one side; `i64::MIN` before its first event.
     #[inline]
     pub fn side(&self, side: Side) -> i64 {
-        self.max_ts[side.index()].saturating_sub(DISORDER_MS)
+        self.max_ts[side.index()].saturating_sub(self.disorder)
     }
 
     /// The smaller of both.

@@ -1,14 +1,17 @@
 //! Makes the events of one side, in arrival order, with bounded memory.
 
+use std::sync::Arc;
+
 use crate::event::Side;
-use crate::workload::{DISORDER_MS, Workload};
+use crate::workload::random::{Zipf, ZipfShape, below, rand};
+use crate::workload::{KeyRule, START_MS, Workload};
 
 /// One event of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadEvent {
     /// The join key.
     pub key: u64,
-    /// The event's time, in milliseconds since the epoch.
+    /// The event's time, in the workload's ticks since the epoch: milliseconds, as a rule.
     pub ts: i64,
     /// The event's number within its side, which is its payload.
     pub id: u64,
@@ -21,11 +24,10 @@ pub struct WorkloadEvent {
 /// arrival, and a slot is emptied once the turn of the next event has passed it. Within a slot
 /// events lie in the order of their numbers, which is the tie-break that workloads define.
 ///
-/// It holds the events that have had their turn and not arrived yet: 65 seconds' worth at most.
+/// It holds the events that have had their turn and not arrived yet: 65 seconds' worth at most of
+/// the named workloads.
 pub struct Arrivals {
-    workload: Workload,
-    side: Side,
-    side_seed: u64,
+    maker: Maker,
     event_count: u64,
     /// The next event to drop into the ring.
     next: u64,
@@ -43,15 +45,9 @@ pub struct Arrivals {
 impl Arrivals {
     /// The first `event_count` events of `side`.
     pub fn new(workload: Workload, side: Side, seed: u64, event_count: u64) -> Arrivals {
-        let delay_ms = match side {
-            Side::Left => 0,
-            Side::Right => workload.right_delay_ms,
-        };
-        let slot_count = (delay_ms + DISORDER_MS as u64).next_power_of_two() as usize;
+        let slot_count = workload.arrival_span_ms(side).next_power_of_two() as usize;
         Arrivals {
-            workload,
-            side,
-            side_seed: Workload::side_seed(seed, side),
+            maker: Maker::new(workload, side, seed),
             event_count,
             next: 0,
             now_ms: 0,
@@ -62,11 +58,20 @@ impl Arrivals {
         }
     }
 
+    /// The workload.
+    pub fn workload(&self) -> &Workload {
+        &self.maker.workload
+    }
+
+    fn turn_ms(&self, i: u64) -> u64 {
+        self.maker.workload.turn_ms(i)
+    }
+
     /// Drops every event into the ring whose turn has come.
     fn fill(&mut self) {
         let mask = self.slots.len() - 1;
-        while self.next < self.event_count && self.workload.turn_ms(self.next) <= self.now_ms {
-            let (event, arrival_ms) = self.workload.event(self.side, self.side_seed, self.next);
+        while self.next < self.event_count && self.turn_ms(self.next) <= self.now_ms {
+            let (event, arrival_ms) = self.maker.event(self.next);
             let slot = arrival_ms as usize & mask;
             self.slots[slot].push(event);
             self.occupied[slot / 64] |= 1 << (slot % 64);
@@ -83,7 +88,7 @@ impl Arrivals {
         self.cursor = 0;
         let arrival_ms = if self.pending == 0 { u64::MAX } else { self.next_arrival_ms(slot) };
         let more = self.next < self.event_count;
-        let turn_ms = if more { self.workload.turn_ms(self.next) } else { u64::MAX };
+        let turn_ms = if more { self.turn_ms(self.next) } else { u64::MAX };
         self.now_ms = arrival_ms.min(turn_ms);
     }
 
@@ -131,3 +136,71 @@ impl Iterator for Arrivals {
 }
 
 impl ExactSizeIterator for Arrivals {}
+
+/// Makes the events of one side, in the order of their numbers.
+struct Maker {
+    workload: Workload,
+    side: Side,
+    side_seed: u64,
+    zipf: Option<Arc<Zipf>>,
+}
+
+/// Of the four random numbers of event `i`: which draws what.
+const DRAW_KEY: u64 = 0;
+const DRAW_DISORDER: u64 = 1;
+const DRAW_LATE: u64 = 2;
+const DRAW_DELAY: u64 = 3;
+
+impl Maker {
+    fn new(workload: Workload, side: Side, seed: u64) -> Maker {
+        let zipf = match workload.keys {
+            KeyRule::Zipf(shape) => Some(Zipf::shared(shape)),
+            _ => None,
+        };
+        Maker { workload, side, side_seed: Workload::side_seed(seed, side), zipf }
+    }
+
+    /// Event `i`, and when it arrives: milliseconds from [`START_MS`].
+    #[inline]
+    fn event(&self, i: u64) -> (WorkloadEvent, u64) {
+        let workload = &self.workload;
+        let draw = |which| rand(self.side_seed, i.wrapping_mul(4).wrapping_add(which));
+        let key = match (workload.keys, &self.zipf) {
+            (KeyRule::Unique, _) => i,
+            (KeyRule::Zipf(_), Some(zipf)) => zipf.key(draw(DRAW_KEY)),
+            (KeyRule::Uniform(count) | KeyRule::Zipf(ZipfShape { keys: count, .. }), _) => {
+                below(draw(DRAW_KEY), count)
+            }
+        };
+        let delay_ms = match (self.side, workload.keys) {
+            (Side::Left, _) => 0,
+            // The number that unique keys do not need, as workloads define it.
+            (Side::Right, KeyRule::Unique) => below(draw(DRAW_KEY), workload.right_delay_ms),
+            (Side::Right, _) => below(draw(DRAW_DELAY), workload.right_delay_ms),
+        };
+        let offset_ms = workload.turn_ms(i) + delay_ms;
+        let is_late = workload.late_ppm > 0
+            && below(draw(DRAW_LATE), 1_000_000) < u64::from(workload.late_ppm);
+        let late_by = if is_late {
+            let least = workload.late_by_min_ms();
+            least + below(draw(DRAW_DISORDER), least)
+        } else {
+            below(draw(DRAW_DISORDER), workload.disorder_ms)
+        };
+        (WorkloadEvent { key, ts: self.ts(i, offset_ms), id: i }, offset_ms + late_by)
+    }
+
+    /// In ticks. Those below a millisecond tell apart events of either side that share one.
+    #[inline]
+    fn ts(&self, i: u64, offset_ms: u64) -> i64 {
+        // Offsets stay far below 2^62: event counts are bounded by memory and by ids in columns.
+        let ms = START_MS.saturating_add_unsigned(offset_ms);
+        match self.workload.ticks_per_ms {
+            1 => ms,
+            ticks => {
+                let own = (2 * i + self.side.index() as u64) % ticks as u64;
+                ms.saturating_mul(ticks).saturating_add_unsigned(own)
+            }
+        }
+    }
+}

@@ -35,12 +35,13 @@ use crate::join::{JoinKind, JoinSpec, JoinSpecBuilder};
 use crate::limits::Limits;
 use crate::time::{Bound, Lateness};
 
-use random::{Zipf, below, mix, rand};
+use random::{ZipfShape, mix};
 
 /// The time of the first event, in milliseconds since the epoch.
 pub const START_MS: i64 = 1_700_000_000_000;
 
-/// Events arrive less than this many milliseconds after their turn; watermarks trail by as much.
+/// Events of the named workloads arrive less than this many milliseconds after their turn;
+/// watermarks trail by as much.
 pub const DISORDER_MS: i64 = 5_000;
 
 /// The seed of measured runs.
@@ -56,11 +57,21 @@ pub enum KeyRule {
     Unique,
     /// Evenly among this many keys.
     Uniform(u64),
-    /// By [`Zipf`]: few hot keys, many rare ones.
-    Zipf,
+    /// By Zipf's law: few hot keys, many rare ones.
+    Zipf(ZipfShape),
 }
 
-/// A stream of events a side and the interval to join them in. Times are milliseconds.
+/// Events that come in bursts instead of evenly; as many in the long run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// From one burst to the next, in milliseconds of event time; at least 1.
+    pub period_ms: u64,
+    /// How many times as fast events come in a burst: it takes the `factor`-th part of the period,
+    /// and silence the rest. At least 1.
+    pub factor: u64,
+}
+
+/// A stream of events a side and the interval to join them in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// The name that `--workload` takes.
@@ -75,7 +86,37 @@ pub struct Workload {
     pub right_delay_ms: u64,
     /// The closed interval of `right.ts - left.ts`, in milliseconds.
     pub between: (i64, i64),
+    /// Events arrive less than this many milliseconds after their time (at their time, if 0), and
+    /// watermarks trail by as much.
+    pub disorder_ms: u64,
+    /// So many in a million events arrive later than that, behind the watermark.
+    pub late_ppm: u32,
+    /// Bursts, if events do not come evenly.
+    pub burst: Option<Burst>,
+    /// Bytes of payload of each event beside its number.
+    pub payload_bytes: u32,
+    /// Ticks of event times a millisecond: 1, or [`FINE_TICKS`].
+    pub ticks_per_ms: i64,
 }
+
+/// Ticks a millisecond of a workload whose events of one key all have times of their own; see
+/// [`Workload::fine`].
+pub const FINE_TICKS: i64 = 1 << 21;
+
+/// What most workloads have: 1,000 evenly drawn keys, 1,000 events a second and side.
+const PLAIN: Workload = Workload {
+    name: "free",
+    about: "1,000 keys, 1,000 events a second; every option changes one thing",
+    keys: KeyRule::Uniform(1_000),
+    rate: 1_000,
+    right_delay_ms: 1,
+    between: (-1_000, 1_000),
+    disorder_ms: DISORDER_MS as u64,
+    late_ppm: 0,
+    burst: None,
+    payload_bytes: 0,
+    ticks_per_ms: 1,
+};
 
 impl Workload {
     /// Every workload, in the order of the documents.
@@ -84,9 +125,9 @@ impl Workload {
             name: "w1a",
             about: "orders and payments: unique keys, 300 k live a side",
             keys: KeyRule::Unique,
-            rate: 1_000,
             right_delay_ms: 60_001,
             between: (0, 300_000),
+            ..PLAIN
         },
         Workload {
             name: "w1b",
@@ -95,44 +136,46 @@ impl Workload {
             rate: 100_000,
             right_delay_ms: 60_001,
             between: (0, 300_000),
+            ..PLAIN
         },
         Workload {
             name: "w2",
             about: "1,000 hot keys, 4 pairs a left event",
-            keys: KeyRule::Uniform(1_000),
             rate: 2_000,
-            right_delay_ms: 1,
-            between: (-1_000, 1_000),
+            ..PLAIN
         },
         Workload {
             name: "w3a",
             about: "skewed keys, sparse",
-            keys: KeyRule::Zipf,
+            keys: KeyRule::Zipf(ZipfShape::CLASSIC),
             rate: 25,
-            right_delay_ms: 1,
             between: (-5_000, 5_000),
+            ..PLAIN
         },
         Workload {
             name: "w3b",
             about: "skewed keys, dense: one key has runs of thousands",
-            keys: KeyRule::Zipf,
+            keys: KeyRule::Zipf(ZipfShape::CLASSIC),
             rate: 2_000,
-            right_delay_ms: 1,
             between: (-5_000, 5_000),
+            ..PLAIN
         },
         Workload {
             name: "w4",
             about: "trades against a quote a minute ago: long runs, 2 matches",
             keys: KeyRule::Uniform(100),
             rate: 20_000,
-            right_delay_ms: 1,
             between: (-60_000, -59_990),
+            ..PLAIN
         },
     ];
 
-    /// The workload of that name.
+    /// The one to make others from.
+    pub const FREE: Workload = PLAIN;
+
+    /// The workload of that name: one of [`ALL`](Self::ALL), or [`FREE`](Self::FREE).
     pub fn by_name(name: &str) -> Option<Workload> {
-        Self::ALL.into_iter().find(|workload| workload.name == name)
+        Self::ALL.into_iter().chain([Self::FREE]).find(|workload| workload.name == name)
     }
 
     /// The same workload at another rate (events a second and side, at least 1): the longer runs
@@ -141,9 +184,28 @@ impl Workload {
         Workload { rate: rate.max(1), ..self }
     }
 
-    /// The join to run over it: integer keys, nothing late.
-    pub fn spec(&self, kind: JoinKind) -> JoinSpecBuilder {
+    /// The same workload, in so fine ticks that no two events of one key share a time (up to 2^20
+    /// events a side at a time). Which of several matches is the first, the last or the nearest
+    /// does then not depend on the order in which they arrived.
+    pub fn fine(self) -> Workload {
+        Workload { ticks_per_ms: FINE_TICKS, ..self }
+    }
+
+    /// How far watermarks trail the largest time seen, in ticks.
+    pub fn disorder_ticks(&self) -> i64 {
+        let disorder_ms = i64::try_from(self.disorder_ms).unwrap_or(i64::MAX);
+        disorder_ms.saturating_mul(self.ticks_per_ms).saturating_add(self.ticks_per_ms - 1)
+    }
+
+    /// The closed interval of `right.ts - left.ts`, in ticks.
+    pub fn between_ticks(&self) -> (i64, i64) {
         let (lo, hi) = self.between;
+        (lo.saturating_mul(self.ticks_per_ms), hi.saturating_mul(self.ticks_per_ms))
+    }
+
+    /// The join to run over it: integer keys, all matches, late events dropped.
+    pub fn spec(&self, kind: JoinKind) -> JoinSpecBuilder {
+        let (lo, hi) = self.between_ticks();
         JoinSpec::between(Bound::Closed(lo), Bound::Closed(hi))
             .kind(kind)
             .lateness(Lateness::default())
@@ -166,29 +228,40 @@ impl Workload {
     /// Milliseconds from [`START_MS`] to the turn of event `i`.
     #[inline]
     fn turn_ms(&self, i: u64) -> u64 {
-        match i.checked_mul(1_000) {
+        let even = match i.checked_mul(1_000) {
             Some(scaled) => scaled / self.rate,
             None => (u128::from(i) * 1_000 / u128::from(self.rate)) as u64,
+        };
+        match self.burst {
+            Some(Burst { period_ms, factor }) => {
+                let into = even % period_ms.max(1);
+                even - into + into / factor.max(1)
+            }
+            None => even,
         }
     }
 
-    /// Event `i` of a side, and when it arrives: milliseconds from [`START_MS`].
-    #[inline]
-    fn event(&self, side: Side, side_seed: u64, i: u64) -> (WorkloadEvent, u64) {
-        let drawn = rand(side_seed, i.wrapping_mul(4));
-        let key = match self.keys {
-            KeyRule::Unique => i,
-            KeyRule::Uniform(count) => below(drawn, count),
-            KeyRule::Zipf => Zipf::shared().key(drawn),
-        };
+    /// A time that is long enough for events to have followed, in milliseconds.
+    fn gap_ms(&self) -> u64 {
+        1_000 + 2_000 / self.rate + self.burst.map_or(0, |burst| burst.period_ms)
+    }
+
+    /// Events arrive less than this many milliseconds after their turn.
+    fn arrival_span_ms(&self, side: Side) -> u64 {
         let delay_ms = match side {
-            Side::Left => 0,
-            Side::Right => below(drawn, self.right_delay_ms),
+            Side::Left => 1,
+            Side::Right => self.right_delay_ms.max(1),
         };
-        let offset_ms = self.turn_ms(i) + delay_ms;
-        let late_by = below(rand(side_seed, i.wrapping_mul(4).wrapping_add(1)), DISORDER_MS as u64);
-        // Offsets stay far below 2^62: event counts are bounded by memory and by ids in columns.
-        let ts = START_MS.saturating_add_unsigned(offset_ms);
-        (WorkloadEvent { key, ts, id: i }, offset_ms + late_by)
+        let late_ms = match self.late_ppm {
+            0 => self.disorder_ms.max(1),
+            _ => 2 * self.late_by_min_ms(),
+        };
+        delay_ms + late_ms
+    }
+
+    /// Late events arrive at least so many milliseconds after their time: by then the watermark has
+    /// passed them.
+    fn late_by_min_ms(&self) -> u64 {
+        2 * self.disorder_ms + self.gap_ms()
     }
 }
