@@ -7,26 +7,32 @@ use std::time::{Duration, Instant};
 use crate::cli::bench::{count, workload};
 use crate::cli::choices::Format;
 use crate::cli::console::check_stdout;
+use crate::cli::shape::Shape;
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
 use crate::join::SinkError;
 use crate::sink::{OpenMode, Output};
+use crate::workload::random::{mix, rand};
 use crate::workload::{Arrivals, Workload, WorkloadEvent};
 
 const EXAMPLES: &str = "\
 Examples:
   intervale gen --workload w1a --events 2e6 --left orders.csv --right payments.csv
   intervale gen --workload w2 --events 1000 --left - --output-format jsonl
+  intervale gen --keys 5000 --skew 1.2 --rate 200 --delay 30s --disorder 2s --late-share 1% \\
+      --burst 1m,10 --payload 40 --events 2e5 --left l.tsv --right r.tsv
 
-Columns: key, ts (milliseconds since 1970), id. Rows are in arrival order, up to 5 s out of order:
-join them with --out-of-orderness 5s. The same seed gives the same bytes.";
+Columns: key, ts (milliseconds since 1970), id, and payload if asked for. Rows are in arrival order,
+up to --disorder late (5s, if not given): join them with --out-of-orderness 5s. The same seed and
+options give the same bytes.";
 
 /// Options of `intervale gen`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to make: w1a, w1b, w2, w3a, w3b, w4
-    #[arg(long, value_parser = workload)]
+    /// What to make: w1a, w1b, w2, w3a, w3b, w4, or free: 1,000 keys, 1,000 events a second. The
+    /// options from --keys to --burst change one thing each
+    #[arg(long, value_parser = workload, default_value = "free")]
     workload: Workload,
     /// Events of both sides together, as 2000000, 2_000_000 or 2e6
     #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
@@ -34,9 +40,8 @@ pub struct Args {
     /// What events are made from
     #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
     seed: u64,
-    /// Events a second and side, in event time, instead of the workload's own
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    rate: Option<u64>,
+    #[command(flatten)]
+    shape: Shape,
     /// Where left rows go; - is standard output
     #[arg(long, value_name = "PATH", required_unless_present = "right")]
     left: Option<PathBuf>,
@@ -61,7 +66,6 @@ const ROWS_PER_TURN: usize = 4_096;
 /// [`Failure`] for wrong use, for files that cannot be written (none is left behind half done), and
 /// after Ctrl-C or SIGTERM.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let workload = args.rate.map_or(args.workload, |rate| args.workload.with_rate(rate));
     if !args.events.is_multiple_of(2) {
         return Err(Failure::usage(format!(
             "--events {}: both sides get the same number; give an even one",
@@ -71,13 +75,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.left == args.right {
         return Err(Failure::usage("--left and --right name the same file; give two"));
     }
-    os::catch_interrupts();
     let events_per_side = args.events / 2;
+    let workload = args.shape.of(args.workload, events_per_side)?;
+    os::catch_interrupts();
     let mut tables = Vec::new();
     for (side, path) in [(Side::Left, &args.left), (Side::Right, &args.right)] {
         if let Some(path) = path {
             let rows = Arrivals::new(workload, side, args.seed, events_per_side);
-            tables.push(Table::open(path, args.format_of(side, path)?, rows)?);
+            let payload = Payload::new(&workload, side, args.seed);
+            tables.push(Table::open(path, args.format_of(side, path)?, rows, payload)?);
         }
     }
     let mut progress = Progress::new(events_per_side * tables.len() as u64);
@@ -148,23 +154,33 @@ struct Table {
     output: Output,
     format: Format,
     rows: Arrivals,
+    payload: Payload,
     block: Vec<u8>,
     rows_in_block: u64,
 }
 
 impl Table {
-    fn open(path: &Path, format: Format, rows: Arrivals) -> Result<Table, Failure> {
+    fn open(
+        path: &Path,
+        format: Format,
+        rows: Arrivals,
+        payload: Payload,
+    ) -> Result<Table, Failure> {
         if path == Path::new("-") {
             check_stdout()?;
         }
         let (output, _) = Output::open(path, OpenMode::Replace).map_err(failure)?;
         let mut block = Vec::with_capacity(BLOCK_BYTES + 256);
+        let columns = if payload.bytes > 0 { &COLUMNS[..] } else { &COLUMNS[..3] };
         match format {
-            Format::Csv => block.extend_from_slice(b"key,ts,id\n"),
-            Format::Tsv => block.extend_from_slice(b"key\tts\tid\n"),
+            Format::Csv => block.extend_from_slice(columns.join(",").as_bytes()),
+            Format::Tsv => block.extend_from_slice(columns.join("\t").as_bytes()),
             Format::Jsonl => {}
         }
-        Ok(Table { output, format, rows, block, rows_in_block: 0 })
+        if format != Format::Jsonl {
+            block.push(b'\n');
+        }
+        Ok(Table { output, format, rows, payload, block, rows_in_block: 0 })
     }
 
     /// Writes up to `row_count` rows; fewer only when there are no more.
@@ -173,7 +189,7 @@ impl Table {
         while written < row_count
             && let Some(event) = self.rows.next()
         {
-            push_row(&mut self.block, self.format, &event);
+            push_row(&mut self.block, self.format, &event, &self.payload);
             self.rows_in_block += 1;
             written += 1;
             if self.block.len() >= BLOCK_BYTES {
@@ -191,11 +207,13 @@ impl Table {
     }
 }
 
-fn push_row(block: &mut Vec<u8>, format: Format, event: &WorkloadEvent) {
+const COLUMNS: [&str; 4] = ["key", "ts", "id", "payload"];
+
+fn push_row(block: &mut Vec<u8>, format: Format, event: &WorkloadEvent, payload: &Payload) {
     let [before, between, and, after] = match format {
-        Format::Csv => ["", ",", ",", "\n"],
-        Format::Tsv => ["", "\t", "\t", "\n"],
-        Format::Jsonl => ["{\"key\":", ",\"ts\":", ",\"id\":", "}\n"],
+        Format::Csv => ["", ",", ",", ","],
+        Format::Tsv => ["", "\t", "\t", "\t"],
+        Format::Jsonl => ["{\"key\":", ",\"ts\":", ",\"id\":", ",\"payload\":\""],
     };
     block.extend_from_slice(before.as_bytes());
     push_number(block, event.key);
@@ -204,7 +222,46 @@ fn push_row(block: &mut Vec<u8>, format: Format, event: &WorkloadEvent) {
     push_number(block, event.ts.unsigned_abs());
     block.extend_from_slice(and.as_bytes());
     push_number(block, event.id);
-    block.extend_from_slice(after.as_bytes());
+    if payload.bytes > 0 {
+        block.extend_from_slice(after.as_bytes());
+        payload.push(block, event.id);
+    }
+    let end: &[u8] = match format {
+        Format::Jsonl if payload.bytes > 0 => b"\"}\n",
+        Format::Jsonl => b"}\n",
+        Format::Csv | Format::Tsv => b"\n",
+    };
+    block.extend_from_slice(end);
+}
+
+/// Text that does not compress to nothing and needs no quotes in any format.
+struct Payload {
+    bytes: usize,
+    seed: u64,
+}
+
+const PAYLOAD_LETTERS: &[u8; 64] =
+    b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+
+/// Letters that one random number makes, 6 bits each.
+const LETTERS_PER_DRAW: usize = 10;
+
+impl Payload {
+    fn new(workload: &Workload, side: Side, seed: u64) -> Payload {
+        // Apart from what keys and times are drawn from.
+        let seed = mix(!Workload::side_seed(seed, side));
+        Payload { bytes: workload.payload_bytes as usize, seed }
+    }
+
+    fn push(&self, block: &mut Vec<u8>, id: u64) {
+        let own_seed = mix(self.seed.wrapping_add(id));
+        for draw in 0..self.bytes.div_ceil(LETTERS_PER_DRAW) {
+            let count = (self.bytes - draw * LETTERS_PER_DRAW).min(LETTERS_PER_DRAW);
+            let random = rand(own_seed, draw as u64);
+            let letter = |at: usize| PAYLOAD_LETTERS[(random >> (6 * at)) as usize & 63];
+            block.extend((0..count).map(letter));
+        }
+    }
 }
 
 /// Appends a number in decimal digits; several times as fast as formatting it.

@@ -20,6 +20,7 @@ mod load;
 mod os;
 mod plot;
 mod progress;
+mod shape;
 mod text;
 mod verify;
 

@@ -246,8 +246,9 @@ impl Workload {
         1_000 + 2_000 / self.rate + self.burst.map_or(0, |burst| burst.period_ms)
     }
 
-    /// Events arrive less than this many milliseconds after their turn.
-    fn arrival_span_ms(&self, side: Side) -> u64 {
+    /// Events of a side arrive less than this many milliseconds after their turn: those that come
+    /// at that rate in that time are what [`Arrivals`] holds.
+    pub fn arrival_span_ms(&self, side: Side) -> u64 {
         let delay_ms = match side {
             Side::Left => 1,
             Side::Right => self.right_delay_ms.max(1),
