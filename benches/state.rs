@@ -189,9 +189,10 @@ fn whole(criterion: &mut Criterion<CpuTime>) {
     let events = events("w1a", sized(500_000, 2_000));
     let mut group = criterion.benchmark_group("join");
     group.throughput(Throughput::Elements(events.len() as u64)).sample_size(10);
+    let spec = events.workload.built_spec(JoinKind::Inner).expect("the workload's interval");
     group.bench_function("w1a", |bencher| {
         bencher.iter_batched_ref(
-            || SingleJoin::new(&events.workload, JoinKind::Inner, Simd::detect()).expect("a join"),
+            || SingleJoin::new(spec, Simd::detect()).expect("a join"),
             |join| drive(join, &events, BATCH_EVENTS_MAX, StepClock::Wall).expect("no fault"),
             BatchSize::PerIteration,
         );

@@ -17,7 +17,7 @@ use crate::workload::{Arrivals, Workload, WorkloadEvent};
 
 const EXAMPLES: &str = "\
 Examples:
-  intervale gen --workload w1a --events 2e6 --left orders.csv --right payments.csv
+  intervale gen --workload w1a --events 2e5 --left orders.csv --right payments.csv
   intervale gen --workload w2 --events 1000 --left - --output-format jsonl
   intervale gen --keys 5000 --skew 1.2 --rate 200 --delay 30s --disorder 2s --late-share 1% \\
       --burst 1m,10 --payload 40 --events 2e5 --left l.tsv --right r.tsv

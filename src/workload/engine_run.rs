@@ -10,11 +10,13 @@ use crate::engine::{Engine, EngineError};
 use crate::error::{JoinError, SourceError};
 use crate::event::{EventBatch, Key, Side};
 use crate::exchange::{Feed, FeedProgress, Flow, PortId, Producer, Promise, WatermarkSlot};
-use crate::join::{Counters, Emit, IntervalJoin, JoinKind, Sink};
+use crate::join::{AnyJoin, Counters, Emit, JoinSpec, Sink};
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, RuntimeKind};
 use crate::shard::Operator;
 use crate::state::Simd;
 use crate::time::{Clock, Timestamp};
+use crate::workload::random::mix;
+use crate::workload::single::index_bytes;
 use crate::workload::{CpuClock, Events, Measured, Outcome, OutcomeSink, StateSize, StepTimes};
 
 /// Where and how an engine runs.
@@ -47,18 +49,20 @@ pub struct EngineRun {
 /// Batches' worth of event time that a feed may run ahead of the slowest one.
 const DRIFT_BATCHES: u64 = 64;
 
-/// Runs all events through an engine. Each core reads its own part of both sides.
+/// Runs all events through an engine. Each core reads its own part of both sides: every so-manieth
+/// batch, or, where `in_order`, the rows of its own keys, so that rows of one key and side come in
+/// the same order however many cores there are.
 ///
 /// # Errors
 /// [`EngineError`] when the engine cannot start or stops on a fault.
 pub fn run_engine(
     events: &Arc<Events>,
-    kind: JoinKind,
+    spec: JoinSpec,
+    in_order: bool,
     setup: &EngineSetup,
     batch: usize,
 ) -> Result<EngineRun, EngineError> {
     let (workload, batch) = (events.workload, batch.max(1));
-    let spec = workload.built_spec(kind).map_err(EngineError::Spec)?;
     let drift = (batch as u64).saturating_mul(1_000) / workload.rate + 1;
     let drift = drift.saturating_mul(DRIFT_BATCHES).min(i64::MAX as u64) as i64;
     let mut builder = Engine::builder(spec)
@@ -73,24 +77,14 @@ pub fn run_engine(
     for side in Side::BOTH {
         for part in 0..core_count {
             let slot = builder.source_slot(side)?;
-            let len = events.side(side).len();
-            builder = builder.feed(Replay {
-                events: Arc::clone(events),
-                side,
-                slot,
-                port: None,
-                batch,
-                row: events.side(side).blank_row(),
-                starts: (part * batch..len).step_by(core_count * batch),
-                rest: 0..0,
-                finished: false,
-            });
+            let share = Share::new(events, side, in_order, (part, core_count));
+            builder = builder.feed(Replay::new(Arc::clone(events), side, slot, batch, share));
         }
     }
     let index_bytes = Arc::new(AtomicU64::new(0));
     let (start, start_cpu_ns) = (Instant::now(), CpuClock::Process.now_ns());
     let engine = builder.start_with(|_, hasher, limits| {
-        let join = IntervalJoin::with_simd(spec, hasher.clone(), limits, setup.simd)?;
+        let join = AnyJoin::new(spec, hasher.clone(), limits, Some(setup.simd))?;
         Ok(Watched { join, index_bytes: Arc::clone(&index_bytes) })
     })?;
     let finished = engine.finish()?;
@@ -124,7 +118,27 @@ pub fn run_engine(
 
 impl Sink for OutcomeSink {}
 
-/// Every so-manieth batch of one side, replayed from memory as fast as it is taken.
+/// What one feed reads of its side.
+enum Share {
+    /// Every `1 / of`-th batch: this one, and those that follow by as many.
+    Batches { part: usize, of: usize },
+    /// These rows.
+    Rows(Vec<u32>),
+}
+
+impl Share {
+    fn new(events: &Events, side: Side, in_order: bool, (part, of): (usize, usize)) -> Share {
+        if !in_order || of == 1 {
+            return Share::Batches { part, of };
+        }
+        // Apart from how keys are dealt out to shards, so that rows travel.
+        let is_own = |key: u64| mix(key) % of as u64 == part as u64;
+        let rows = events.side(side).keys.iter().zip(0..).filter(|&(&key, _)| is_own(key));
+        Share::Rows(rows.map(|(_, place)| place).collect())
+    }
+}
+
+/// A share of one side, replayed from memory as fast as it is taken.
 struct Replay {
     events: Arc<Events>,
     side: Side,
@@ -132,7 +146,9 @@ struct Replay {
     port: Option<PortId>,
     batch: usize,
     row: Vec<u8>,
-    /// Where this feed's batches start; others have those between.
+    /// The rows to read, if they are not whole batches.
+    rows: Option<Vec<u32>>,
+    /// Where this feed's batches start, in the side or in `rows`.
     starts: StepBy<Range<usize>>,
     /// What is left of the current one.
     rest: Range<usize>,
@@ -140,10 +156,33 @@ struct Replay {
 }
 
 impl Replay {
+    fn new(
+        events: Arc<Events>,
+        side: Side,
+        slot: WatermarkSlot,
+        batch: usize,
+        share: Share,
+    ) -> Replay {
+        let (starts, rows) = match share {
+            Share::Batches { part, of } => {
+                ((part * batch..events.side(side).len()).step_by(of * batch), None)
+            }
+            Share::Rows(rows) => ((0..rows.len()).step_by(batch), Some(rows)),
+        };
+        let row = events.side(side).blank_row();
+        let (port, rest, finished) = (None, 0..0, false);
+        Replay { events, side, slot, port, batch, row, rows, starts, rest, finished }
+    }
+
+    fn len(&self) -> usize {
+        self.rows.as_ref().map_or(self.events.side(self.side).len(), Vec::len)
+    }
+
     /// Pushes the rest of a batch. Returns whether all of it went.
     fn push_batch(&mut self, producer: &mut Producer, port: PortId) -> Result<bool, SourceError> {
         let events = self.events.side(self.side);
-        for i in self.rest.by_ref() {
+        for place in self.rest.by_ref() {
+            let i = self.rows.as_ref().map_or(place, |rows| rows[place] as usize);
             let key = Key::Int(events.keys[i]);
             let ts = Timestamp::new(events.ts[i]).unwrap_or(Timestamp::MIN);
             let row = events.row(i, &mut self.row);
@@ -180,8 +219,7 @@ impl Feed for Replay {
         let port = *self.port.get_or_insert_with(|| producer.add_port(self.slot.clone(), promise));
         if self.rest.is_empty() {
             let Some(start) = self.starts.next() else { return self.end(producer, port) };
-            let len = self.events.side(self.side).len();
-            self.rest = start..(start + self.batch).min(len);
+            self.rest = start..(start + self.batch).min(self.len());
         }
         Ok(match self.push_batch(producer, port)? {
             true => FeedProgress::Busy,
@@ -196,7 +234,7 @@ impl Feed for Replay {
 
 /// Our join; leaves behind how large its index became.
 struct Watched {
-    join: IntervalJoin,
+    join: AnyJoin,
     /// Of all shards together.
     index_bytes: Arc<AtomicU64>,
 }
@@ -213,7 +251,7 @@ impl Operator for Watched {
 
     fn finish(&mut self) {
         // Relaxed: read once the threads have been joined. The index does not shrink before.
-        self.index_bytes.fetch_add(self.join.index_bytes(), Ordering::Relaxed);
+        self.index_bytes.fetch_add(index_bytes(&self.join), Ordering::Relaxed);
         self.join.finish();
     }
 

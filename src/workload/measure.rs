@@ -73,6 +73,12 @@ impl StepTimes {
         self.0.saturating_record(ns);
     }
 
+    /// Counts another's steps in.
+    pub fn add(&mut self, other: &StepTimes) {
+        // Both have the same bounds, so nothing is out of range.
+        let _ = self.0.add(&other.0);
+    }
+
     /// How many steps there were.
     pub fn count(&self) -> u64 {
         self.0.len()

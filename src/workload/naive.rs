@@ -31,7 +31,7 @@ pub struct NaiveJoin {
 impl NaiveJoin {
     /// An empty join. An interval that ends before it begins matches nothing.
     pub fn new(workload: &Workload) -> NaiveJoin {
-        let (lo, hi) = workload.between;
+        let (lo, hi) = workload.between_ticks();
         let interval = Interval::closed(lo, hi);
         NaiveJoin {
             interval: interval.expect("a workload's interval is not empty"),
@@ -40,7 +40,8 @@ impl NaiveJoin {
         }
     }
 
-    fn event(&mut self, side: Side, key: u64, ts: i64, id: u64) {
+    /// Joins an event with those that came before, and keeps it.
+    pub(super) fn event(&mut self, side: Side, key: u64, ts: i64, id: u64) {
         let (first, last) = self.interval.seen_from(side).range(ts);
         if let Some(partners) = self.sides[side.other().index()].rows.get(&key) {
             for &(partner_ts, partner_id) in partners {
@@ -59,7 +60,7 @@ impl NaiveJoin {
 
     /// Frees rows in the order of arrival until one is still needed. A row that arrived before its
     /// time keeps those behind it a little longer, which costs memory and changes no result.
-    fn free(&mut self, watermark: i64) {
+    pub(super) fn free(&mut self, watermark: i64) {
         for side in Side::BOTH {
             let reach = self.interval.seen_from(side).hi();
             let own = &mut self.sides[side.index()];

@@ -1,11 +1,9 @@
-//! What a workload's join must give: the table that independent programs agree on, and an offline
-//! sort-merge for every other size, seed and rate.
+//! What a workload's join must give: the table that independent programs agree on.
 
 use std::fmt;
 
-use crate::event::Side;
 use crate::workload::random::pair_checksum;
-use crate::workload::{Events, SEED_MEASURED, Workload};
+use crate::workload::{SEED_MEASURED, Workload};
 
 /// What is compared between runs, engines and languages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,32 +59,4 @@ pub fn truth(workload: &Workload, seed: u64, events_per_side: u32) -> Option<Out
     }
     let known = TRUTH.iter().find(|&&(name, n, ..)| name == workload.name && n == events_per_side);
     known.map(|&(_, _, pairs, checksum)| Outcome { pairs, checksum })
-}
-
-/// Joins whole sides offline: both sorted by key and time, then merged. Knows no watermark and
-/// shares nothing with the engine. About 200 ns an event and 2 ns a pair.
-pub fn sort_merge(events: &Events) -> Outcome {
-    let [left, right] = Side::BOTH.map(|side| sorted(events, side));
-    let (lo, hi) = events.workload.between;
-    let mut outcome = Outcome::default();
-    // Left rows ascend by key and time, so the first right row that may match only moves forward.
-    let mut first = 0;
-    for &(key, ts, left_id) in &left {
-        while right.get(first).is_some_and(|&(k, t, _)| (k, t) < (key, ts + lo)) {
-            first += 1;
-        }
-        let matches = right[first..].iter().take_while(|&&(k, t, _)| k == key && t <= ts + hi);
-        for &(_, _, right_id) in matches {
-            outcome.add(u64::from(left_id), u64::from(right_id));
-        }
-    }
-    outcome
-}
-
-fn sorted(events: &Events, side: Side) -> Vec<(u64, i64, u32)> {
-    let events = events.side(side);
-    let columns = events.keys.iter().zip(&events.ts).zip(&events.ids);
-    let mut rows: Vec<_> = columns.map(|((&key, &ts), &id)| (key, ts, id)).collect();
-    rows.sort_unstable();
-    rows
 }

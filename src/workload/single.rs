@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::error::{JoinError, SpecError};
 use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
-use crate::join::{Emit, IntervalJoin, JoinKind};
+use crate::join::{AnyJoin, Counters, Emit, JoinSpec, SideCounters};
 use crate::limits::{BATCH_EVENTS_MAX, Limits};
 use crate::state::Simd;
-use crate::workload::{Events, Outcome, StateSize, Stepped, Watermarks, Workload};
+use crate::workload::{Events, Outcome, StateSize, Stepped, Watermarks};
 
 /// Counts pairs and sums their checksum, from the ids in the rows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,24 +38,23 @@ fn row_id(row: &[u8]) -> u64 {
 /// Rows to free at a time; the steps go on until none is left to do.
 const WORK_ROWS: usize = 4 * BATCH_EVENTS_MAX;
 
-/// [`IntervalJoin`] over a workload. Filling the batches from the columns is part of each step.
+/// [`AnyJoin`] over a workload. Filling the batches from the columns is part of each step.
 pub struct SingleJoin {
-    join: IntervalJoin,
+    join: AnyJoin,
     hasher: KeyHasher,
     batch: EventBatch,
     out: OutcomeSink,
 }
 
 impl SingleJoin {
-    /// An empty join of that kind, without a bound on state.
+    /// An empty join, without a bound on state.
     ///
     /// # Errors
-    /// [`SpecError`] when the workload's interval is not one.
-    pub fn new(workload: &Workload, kind: JoinKind, simd: Simd) -> Result<SingleJoin, SpecError> {
+    /// [`SpecError`] as the join has it.
+    pub fn new(spec: JoinSpec, simd: Simd) -> Result<SingleJoin, SpecError> {
         let hasher = KeyHasher::random(KeyKind::Int);
-        let spec = workload.built_spec(kind)?;
         Ok(SingleJoin {
-            join: IntervalJoin::with_simd(spec, hasher.clone(), Limits::UNBOUNDED, simd)?,
+            join: AnyJoin::new(spec, hasher.clone(), Limits::UNBOUNDED, Some(simd))?,
             hasher,
             batch: EventBatch::with_capacity(
                 Side::Left,
@@ -66,9 +65,17 @@ impl SingleJoin {
         })
     }
 
-    /// The join itself: for its counters.
-    pub fn join(&self) -> &IntervalJoin {
-        &self.join
+    /// Its counts.
+    pub fn counters(&self) -> &Counters {
+        self.join.counters()
+    }
+}
+
+/// The part of a join's state that a look-up by key touches at random; unknown (0) of windows.
+pub(super) fn index_bytes(join: &AnyJoin) -> u64 {
+    match join {
+        AnyJoin::Interval(join) => join.index_bytes(),
+        AnyJoin::Window(_) => 0,
     }
 }
 
@@ -103,9 +110,9 @@ impl Stepped for SingleJoin {
 
     fn state(&self) -> StateSize {
         StateSize {
-            rows: self.join.state_rows(),
+            rows: self.join.counters().sides.iter().map(SideCounters::buffered).sum(),
             bytes: self.join.state_bytes(),
-            index_bytes: self.join.index_bytes(),
+            index_bytes: index_bytes(&self.join),
         }
     }
 }

@@ -3,9 +3,11 @@
 #![cfg(feature = "cli")]
 
 mod asof;
+mod bench;
 mod calibrate;
 mod choice;
 mod doctor;
+mod generate;
 mod help;
 mod input;
 mod interrupt;

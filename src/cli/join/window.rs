@@ -8,7 +8,7 @@ use crate::time::text::{TimeSpan, TimeUnit};
 
 /// The value of `--window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WindowText {
+pub(in crate::cli) enum WindowText {
     Tumble { size: TimeSpan, offset: TimeSpan },
     Hop { size: TimeSpan, slide: TimeSpan, offset: TimeSpan },
     Session { gap: TimeSpan },
@@ -19,7 +19,7 @@ impl WindowText {
     ///
     /// # Errors
     /// [`Failure::Usage`] says what is wrong and how to write it.
-    pub(super) fn parse(text: &str) -> Result<WindowText, Failure> {
+    pub(in crate::cli) fn parse(text: &str) -> Result<WindowText, Failure> {
         let wrong = || {
             Failure::usage(format!(
                 "--window: \"{text}\" is no window; write it like tumble:5m, tumble:1d,6h (one of \
@@ -56,7 +56,7 @@ impl WindowText {
     ///
     /// # Errors
     /// [`Failure::Usage`] for a length that is negative or that the unit cannot hold.
-    pub(super) fn window(self, unit: TimeUnit) -> Result<Window, Failure> {
+    pub(in crate::cli) fn window(self, unit: TimeUnit) -> Result<Window, Failure> {
         let length = |span| ticks("--window", span, unit);
         let place = |span: TimeSpan| option("--window", span.ticks(unit));
         Ok(match self {

@@ -1,0 +1,394 @@
+//! What the user typed after `intervale bench`, and the configurations that it resolves to.
+
+use clap::ValueEnum;
+
+use crate::cli::Failure;
+use crate::cli::choices::{Idle, Kind, Match, Runtime, SimdChoice};
+use crate::cli::join::{AsofChoice, WindowText};
+use crate::cli::plot::PlotFile;
+use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, keys, skew};
+use crate::join::{JoinKind, MatchChoice};
+use crate::runtime::{CoreChoice, Topology};
+use crate::state::Simd;
+use crate::time::Bound;
+use crate::time::text::{IntervalText, TimeSpan, TimeUnit};
+use crate::workload::bench::{BenchPlan, Subject};
+use crate::workload::{Direction, EngineSetup, Form, StepClock, Workload};
+
+use super::{cores, count, workload};
+
+const EXAMPLES: &str = "\
+Examples:
+  intervale bench --workload w1a --api join --roofline
+  intervale bench --workload w1a,w2 --events 2e5 --peer naive --output-format csv
+  intervale bench --workload w2 --events 2e5 --cores 1,2 --payload 0,56,248 --plot bench.html
+  intervale bench --workload w2 --events 2e5 --api join --match all,nearest --window tumble:2s
+
+A run to compare with later ones:
+  intervale bench --workload w2 --events 2e5 --repeat 5 --output-format json > saved.jsonl
+  intervale bench --workload w2 --events 2e5 --repeat 5 --baseline saved.jsonl
+
+Options that take several values, with commas between, are swept: each combination is a row.
+Every row's pairs and checksum are compared with what is known of them; a join that finds other
+pairs ends with exit status 1, without figures. Figures are the best of the repeats; median and
+spread (the worst less the best, of the median) say how far to trust them. In a comparison with a
+saved run, rows are the same unless the CPU times of all their repeats lie apart.";
+
+/// Options of `intervale bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to join: w1a, w1b, w2, w3a, w3b, w4 (several: w1a,w2), or free: 1,000 keys, 1,000 events
+    /// a second
+    #[arg(long, required = true, value_delimiter = ',', value_parser = workload)]
+    workload: Vec<Workload>,
+    /// Events of both sides together, as 2000000, 2_000_000 or 2e6
+    #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
+    events: u64,
+    /// What runs the join
+    #[arg(long, value_enum, default_value_t)]
+    api: Api,
+    /// Cores of the engine, and of a peer: a number, or `all` [default: all]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = cores)]
+    cores: Vec<CoreChoice>,
+    /// What drives the engine's cores
+    #[arg(long, value_name = "RUNTIME,...", value_delimiter = ',', default_value = "auto")]
+    runtime: Vec<Runtime>,
+    /// How the engine's cores wait
+    #[arg(long, value_name = "STRATEGY", default_value = "auto")]
+    idle: Idle,
+    /// Another join to measure in the same run
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
+    peer: Vec<Peer>,
+    /// Runs the roofline kernel between the repeats: what memory alone would charge
+    #[arg(long)]
+    roofline: bool,
+    /// Runs of each configuration; the best counts
+    #[arg(
+        long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    repeat: u32,
+    /// What events are made from
+    #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
+    seed: u64,
+    /// Events a batch
+    #[arg(
+        long, value_name = "N,...", value_delimiter = ',', default_value = "256",
+        value_parser = clap::value_parser!(u16).range(1..=4096)
+    )]
+    batch: Vec<u16>,
+    /// The instructions that compare times; auto: the widest of this machine
+    #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "auto")]
+    simd: Vec<SimdChoice>,
+    /// Which rows come out
+    #[arg(long = "type", value_name = "TYPE,...", value_delimiter = ',', default_value = "inner")]
+    kind: Vec<Kind>,
+    /// Which matches of a left row count [default: all]
+    #[arg(long = "match", value_name = "WHICH,...", value_delimiter = ',')]
+    choice: Vec<Match>,
+    /// As-of joins: one right row for each left one
+    #[arg(long, value_name = "DIRECTION,...", value_delimiter = ',')]
+    asof: Vec<AsofChoice>,
+    /// How far away the right row of --asof may be [default: the workload's interval]
+    #[arg(long, value_name = "DURATION")]
+    tolerance: Option<TimeSpan>,
+    /// Window joins: tumble:5s, hop:10s,1s, session:30s; repeat for several
+    #[arg(long, value_name = "WINDOW")]
+    window: Vec<String>,
+    /// The interval, instead of the workload's own
+    #[arg(
+        long,
+        value_name = "LO..HI,...",
+        visible_alias = "between",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    interval: Vec<IntervalText>,
+    /// How many keys, instead of the workload's own; unique: each event of a side has one of its own
+    #[arg(long, value_name = "N|unique,...", value_delimiter = ',', value_parser = keys)]
+    keys: Vec<Keys>,
+    /// Key k is drawn in proportion to 1 / k^S: 0 evenly, 1 as words in a language (up to 10)
+    #[arg(long, value_name = "S,...", value_delimiter = ',', value_parser = skew)]
+    skew: Vec<Skew>,
+    /// Events a second and side, in event time, instead of the workload's own
+    #[arg(
+        long, value_name = "N,...", value_delimiter = ',',
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000)
+    )]
+    rate: Vec<u64>,
+    /// Events arrive up to this long after their time, and watermarks trail by it
+    #[arg(long, value_name = "DURATION,...", value_delimiter = ',')]
+    disorder: Vec<TimeSpan>,
+    /// Bytes of a row beside the id
+    #[arg(
+        long, value_name = "BYTES,...", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(0..=PAYLOAD_MAX)
+    )]
+    payload: Vec<u32>,
+    /// Compares pairs and checksum with an offline join where no known outcome is at hand
+    #[arg(long)]
+    check: bool,
+    /// What times single steps: the wall, or the thread's CPU time (other programs' turns left out)
+    #[arg(long, value_enum, default_value_t, value_name = "CLOCK")]
+    step_clock: Clock,
+    /// Compares with the rows of a saved run (--output-format json), of 3 repeats at least
+    #[arg(long, value_name = "FILE")]
+    pub(super) baseline: Option<std::path::PathBuf>,
+    /// CPU time an event over what is swept, as a chart (.svg) or a page with the figures (.html)
+    #[arg(long, value_name = "FILE.svg|.html", value_parser = PlotFile::parse)]
+    pub(super) plot: Option<PlotFile>,
+    /// How figures are printed: a table, one JSON object a configuration, or CSV
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(super) output_format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Api {
+    /// The engine: partition, lanes, shards on --cores
+    #[default]
+    Engine,
+    /// The single-threaded join, no runtime
+    Join,
+    /// The peers alone
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Peer {
+    /// A hash map of queues a side, event by event; on several cores a thread and a channel each
+    Naive,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Clock {
+    #[default]
+    Wall,
+    Cpu,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    #[default]
+    Text,
+    Json,
+    Csv,
+}
+
+/// What to measure, and what it is called.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    pub(super) plan: BenchPlan,
+    /// As the option has it: `all`, `nearest`, `asof-backward`, `tumble:5s`.
+    pub(super) form: String,
+}
+
+/// The values of an option, or none.
+fn swept<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+    if values.is_empty() { vec![None] } else { values.iter().copied().map(Some).collect() }
+}
+
+impl Args {
+    /// One for each combination of what is swept; those that differ in cores, runtime and
+    /// instructions only are subjects of one plan, measured in turn.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] names what does not go together.
+    pub(super) fn configs(&self) -> Result<Vec<Config>, Failure> {
+        let events_per_side = self.events_per_side()?;
+        let subjects = self.subjects()?;
+        let mut configs = Vec::new();
+        for workload in self.workloads(events_per_side)? {
+            for (form, name) in self.forms(&workload)? {
+                for kind in &self.kind {
+                    for &batch in &self.batch {
+                        let plan = BenchPlan {
+                            workload,
+                            form,
+                            events_per_side,
+                            seed: self.seed,
+                            subjects: subjects.clone(),
+                            kind: (*kind).into(),
+                            batch: usize::from(batch),
+                            repeat: self.repeat,
+                            roofline: self.roofline,
+                            check: self.check,
+                            step_clock: match self.step_clock {
+                                Clock::Wall => StepClock::Wall,
+                                Clock::Cpu => StepClock::Cpu,
+                            },
+                        };
+                        self.check_plan(&plan)?;
+                        configs.push(Config { plan, form: name.clone() });
+                    }
+                }
+            }
+        }
+        Ok(configs)
+    }
+
+    fn events_per_side(&self) -> Result<u32, Failure> {
+        let per_side = u32::try_from(self.events / 2).ok().filter(|&n| n > 0);
+        per_side.filter(|_| self.events.is_multiple_of(2)).ok_or_else(|| {
+            Failure::usage(format!(
+                "--events {}: both sides get the same number, from 1 to {} each; give an even one",
+                self.events,
+                u32::MAX
+            ))
+        })
+    }
+
+    /// The workloads with everything that is swept of them.
+    fn workloads(&self, events_per_side: u32) -> Result<Vec<Workload>, Failure> {
+        let mut shapes = vec![Shape::default()];
+        // Each option in turn multiplies them.
+        let mut vary = |set: &dyn Fn(&Shape) -> Vec<Shape>| {
+            shapes = shapes.iter().flat_map(set).collect();
+        };
+        vary(&|s| swept(&self.keys).into_iter().map(|keys| Shape { keys, ..*s }).collect());
+        vary(&|s| swept(&self.skew).into_iter().map(|skew| Shape { skew, ..*s }).collect());
+        vary(&|s| swept(&self.rate).into_iter().map(|rate| Shape { rate, ..*s }).collect());
+        vary(&|s| {
+            swept(&self.disorder).into_iter().map(|disorder| Shape { disorder, ..*s }).collect()
+        });
+        vary(&|s| {
+            swept(&self.payload).into_iter().map(|payload| Shape { payload, ..*s }).collect()
+        });
+        let intervals = self.interval.iter().map(closed_ms).collect::<Result<Vec<_>, Failure>>()?;
+        let mut workloads = Vec::new();
+        for workload in &self.workload {
+            for shape in &shapes {
+                let shaped = shape.of(*workload, u64::from(events_per_side))?;
+                for interval in swept(&intervals) {
+                    let between = interval.unwrap_or(shaped.between);
+                    workloads.push(Workload { between, ..shaped });
+                }
+            }
+        }
+        Ok(workloads)
+    }
+
+    /// All forms that are asked for, or the plain one.
+    fn forms(&self, workload: &Workload) -> Result<Vec<(Form, String)>, Failure> {
+        let mut forms = Vec::new();
+        for &choice in &self.choice {
+            forms.push((Form::Interval(choice.into()), value_name(choice)));
+        }
+        let (lo, hi) = workload.between;
+        let tolerance_ms = match self.tolerance {
+            Some(span) => span
+                .ticks_non_negative(TimeUnit::Ms)
+                .map_err(|error| Failure::usage(format!("--tolerance: {error}")))?,
+            None => lo.saturating_abs().max(hi.saturating_abs()),
+        };
+        if self.tolerance.is_some() && self.asof.is_empty() {
+            return Err(Failure::usage("--tolerance goes with --asof; add it, or leave this out"));
+        }
+        for &asof in &self.asof {
+            let direction = match asof {
+                AsofChoice::Backward => Direction::Backward,
+                AsofChoice::Forward => Direction::Forward,
+                AsofChoice::Nearest => Direction::Nearest,
+            };
+            let form = Form::Asof { direction, tolerance_ms };
+            forms.push((form, format!("asof-{}", value_name(asof))));
+        }
+        for text in &self.window {
+            let window = WindowText::parse(text)?.window(TimeUnit::Ms)?;
+            forms.push((Form::Window(window), text.clone()));
+        }
+        if forms.is_empty() {
+            forms.push((Form::default(), value_name(Match::All)));
+        }
+        Ok(forms)
+    }
+
+    /// What is measured of each combination: the engine or the join, then peers.
+    fn subjects(&self) -> Result<Vec<Subject>, Failure> {
+        let simd = |choice: &SimdChoice| Ok(choice.resolve()?.unwrap_or_else(Simd::detect));
+        let levels = self.simd.iter().map(simd).collect::<Result<Vec<Simd>, Failure>>()?;
+        let cores = if self.cores.is_empty() { &[CoreChoice::All][..] } else { &self.cores };
+        let mut subjects = Vec::new();
+        match self.api {
+            Api::Engine => {
+                for cores in cores {
+                    for &runtime in &self.runtime {
+                        for &simd in &levels {
+                            let (runtime, idle) = (runtime.into(), self.idle.into());
+                            let cores = cores.clone();
+                            subjects.push(Subject::Engine(EngineSetup {
+                                cores,
+                                runtime,
+                                idle,
+                                simd,
+                            }));
+                        }
+                    }
+                }
+            }
+            Api::Join => subjects.extend(levels.iter().map(|&simd| Subject::Join { simd })),
+            Api::None => {}
+        }
+        for Peer::Naive in &self.peer {
+            if self.api != Api::Engine && self.cores.is_empty() {
+                subjects.push(Subject::Naive { cores: 1 });
+                continue;
+            }
+            for cores in cores {
+                subjects.push(Subject::Naive { cores: core_count(cores)? });
+            }
+        }
+        if subjects.is_empty() {
+            return Err(Failure::usage("--api none measures nothing without --peer; name a peer"));
+        }
+        Ok(subjects)
+    }
+
+    /// Refuses what could not be measured, before anything is.
+    fn check_plan(&self, plan: &BenchPlan) -> Result<(), Failure> {
+        let (kind, name) = (plan.kind, plan.workload.name);
+        if !self.peer.is_empty() && (kind != JoinKind::Inner || plan.form != Form::default()) {
+            return Err(Failure::usage(
+                "--peer: the naive peer knows inner joins of all pairs in an interval only; leave \
+                 it out, or --type, --match, --asof and --window",
+            ));
+        }
+        let options = match plan.form {
+            Form::Interval(MatchChoice::All) => "--interval",
+            Form::Interval(_) => "--match and --type",
+            Form::Asof { .. } => "--asof and --type",
+            Form::Window(_) => "--window",
+        };
+        let spec = plan.form.spec(&plan.form.workload(plan.workload), kind);
+        spec.map(drop).map_err(|error| Failure::usage(format!("{options}, {name}: {error}")))
+    }
+}
+
+/// How many that is here.
+fn core_count(cores: &CoreChoice) -> Result<usize, Failure> {
+    let placement = cores.place(&Topology::read());
+    let placement = placement.map_err(|error| Failure::usage(format!("--cores: {error}")))?;
+    Ok(placement.cpus.len())
+}
+
+/// The name that an option's value has.
+fn value_name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Both ends in milliseconds, as a closed interval.
+fn closed_ms(text: &IntervalText) -> Result<(i64, i64), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("--interval: {error}"));
+    let (lo, hi) = text.bounds(TimeUnit::Ms).map_err(|error| wrong(&error))?;
+    let lo = match lo {
+        Bound::Closed(ms) => ms,
+        Bound::Open(ms) => ms.saturating_add(1),
+        Bound::Unbounded => return Err(wrong(&"it has no end, so nothing would be freed")),
+    };
+    let hi = match hi {
+        Bound::Closed(ms) => ms,
+        Bound::Open(ms) => ms.saturating_sub(1),
+        Bound::Unbounded => return Err(wrong(&"it has no end, so nothing would be freed")),
+    };
+    Ok((lo, hi))
+}

@@ -1,0 +1,268 @@
+//! The figures of a bench: JSON, CSV and a table.
+
+use serde_json::{Map, Value, json};
+
+use crate::cli::bench::Config;
+use crate::runtime::RuntimeKind;
+use crate::state::Simd;
+use crate::workload::bench::{BenchPlan, BenchRow, Spread};
+use crate::workload::{KeyRule, Workload};
+
+/// One configuration's fields, in the order in which they are printed.
+#[derive(Clone, Debug)]
+pub(super) struct Row(Map<String, Value>);
+
+impl Row {
+    pub(super) fn new(config: &Config, row: &BenchRow) -> Row {
+        let mut fields = Row(Map::new());
+        fields.configuration(config, row);
+        fields.figures(&config.plan, row);
+        fields
+    }
+
+    /// A row of a saved run. One of an older version gets the fields that it does not have: it can
+    /// only be of a workload as it is named, and of the plain join.
+    pub(super) fn saved(mut fields: Map<String, Value>) -> Row {
+        let named = fields.get("workload").and_then(Value::as_str).and_then(Workload::by_name);
+        let rate = fields.get("rate").and_then(Value::as_u64);
+        let mut old = vec![("type", json!("inner")), ("match", json!("all"))];
+        if let Some(workload) = named {
+            old.extend(shape(&rate.map_or(workload, |rate| workload.with_rate(rate))));
+        }
+        for (name, value) in old {
+            fields.entry(name.to_owned()).or_insert(value);
+        }
+        Row(fields)
+    }
+
+    /// What was measured.
+    fn configuration(&mut self, config: &Config, row: &BenchRow) {
+        let plan = &config.plan;
+        self.set("workload", json!(plan.workload.name));
+        self.extend(shape(&plan.workload));
+        self.extend([
+            ("type", json!(format!("{:?}", plan.kind).to_lowercase())),
+            ("match", json!(config.form)),
+            ("events", json!(row.events)),
+            ("seed", json!(plan.seed)),
+            ("api", json!(row.subject.name())),
+            ("cores", json!(row.cores)),
+            ("runtime", json!(row.runtime.map(RuntimeKind::name))),
+            ("simd", json!(row.subject.simd().map(Simd::name))),
+            ("batch", json!(plan.batch)),
+            ("repeat", json!(plan.repeat)),
+        ]);
+    }
+
+    /// What came of it.
+    fn figures(&mut self, plan: &BenchPlan, row: &BenchRow) {
+        let wall_s = row.ns_per_event.best * row.events as f64 / 1e9;
+        let events_per_s = (row.events as f64 / wall_s).round();
+        self.extend(spread("ns_per_event", row.ns_per_event));
+        self.extend(spread("cpu_ns_per_event", row.cpu_ns_per_event));
+        self.extend([
+            ("finish_cpu_ns_per_event", hundredths(row.finish_cpu_ns_per_event)),
+            ("events_per_s", json!(events_per_s)),
+            ("events_per_s_per_core", json!((events_per_s / row.cores as f64).round())),
+            ("pairs", json!(row.outcome.pairs)),
+            ("checksum", json!(format!("{:016x}", row.outcome.checksum))),
+            ("singles", json!(row.singles)),
+            ("state_rows_peak", json!(row.state_rows_peak)),
+            ("state_bytes_peak", json!(row.state_bytes_peak)),
+            ("index_bytes_peak", json!(row.index_bytes_peak)),
+            ("bytes_per_buffered_row", hundredths(row.bytes_per_buffered_row())),
+            ("step_ns_p50", json!(row.step_ns_p50)),
+            ("step_ns_p99", json!(row.step_ns_p99)),
+            ("step_ns_p999", json!(row.step_ns_p999)),
+            ("step_ns_max", json!(row.step_ns_max)),
+        ]);
+        if plan.roofline {
+            let roofline = row.roofline.as_ref();
+            let ns = roofline.map_or(Value::Null, |roofline| hundredths(roofline.ns_per_event));
+            self.set("roofline_ns", ns);
+            self.set("roofline_table_bytes", json!(roofline.map(|roofline| roofline.table_bytes)));
+            let ratio = row.ratio_to_roofline().map_or(Value::Null, hundredths);
+            self.set("ratio_to_roofline", ratio);
+        }
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    fn extend(&mut self, fields: impl IntoIterator<Item = (&'static str, Value)>) {
+        fields.into_iter().for_each(|(name, value)| self.set(name, value));
+    }
+
+    /// A field; null if there is none.
+    pub(super) fn get(&self, name: &str) -> &Value {
+        self.0.get(name).unwrap_or(&Value::Null)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        self.get(name).as_f64()
+    }
+
+    /// A field as people read it; empty if there is none.
+    pub(super) fn text(&self, name: &str) -> String {
+        match self.get(name) {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    pub(super) fn json(&self) -> String {
+        Value::Object(self.0.clone()).to_string()
+    }
+
+    pub(super) fn csv_header(&self) -> String {
+        self.0.keys().map(String::as_str).collect::<Vec<_>>().join(",")
+    }
+
+    pub(super) fn csv(&self) -> String {
+        // A window may have commas.
+        let cell = |name: &String| match self.text(name) {
+            text if text.contains([',', '"']) => format!("\"{}\"", text.replace('"', "\"\"")),
+            text => text,
+        };
+        self.0.keys().map(cell).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// What the events are, beside the workload's name.
+fn shape(workload: &Workload) -> Vec<(&'static str, Value)> {
+    let (keys, skew) = match workload.keys {
+        KeyRule::Unique => (json!("unique"), 0),
+        KeyRule::Uniform(count) => (json!(count), 0),
+        KeyRule::Zipf(shape) => (json!(shape.keys), shape.exponent_hundredths),
+    };
+    let (lo, hi) = workload.between;
+    vec![
+        ("rate", json!(workload.rate)),
+        ("keys", keys),
+        ("skew", json!(f64::from(skew) / 100.0)),
+        ("interval", json!(format!("{lo}ms..{hi}ms"))),
+        ("disorder_ms", json!(workload.disorder_ms)),
+        ("payload", json!(workload.payload_bytes)),
+    ]
+}
+
+/// The best under the name itself, and how far the repeats lie apart.
+fn spread(name: &'static str, figure: Spread) -> [(&'static str, Value); 4] {
+    let (median, worst, spread) = match name {
+        "ns_per_event" => ("ns_per_event_median", "ns_per_event_max", "spread_percent"),
+        _ => ("cpu_ns_per_event_median", "cpu_ns_per_event_max", "cpu_spread_percent"),
+    };
+    [
+        (name, hundredths(figure.best)),
+        (median, hundredths(figure.median)),
+        (worst, hundredths(figure.worst)),
+        (spread, hundredths(figure.share() * 100.0)),
+    ]
+}
+
+pub(super) fn hundredths(value: f64) -> Value {
+    json!((value * 100.0).round() / 100.0)
+}
+
+/// What can be swept, with headings: those that differ between rows are shown.
+pub(super) const SWEPT: [(&str, &str); 12] = [
+    ("type", "type"),
+    ("match", "match"),
+    ("rate", "rate"),
+    ("keys", "keys"),
+    ("skew", "skew"),
+    ("interval", "interval"),
+    ("disorder_ms", "disorder ms"),
+    ("payload", "payload"),
+    ("runtime", "runtime"),
+    ("simd", "simd"),
+    ("batch", "batch"),
+    ("repeat", "repeat"),
+];
+
+/// A column of the table: heading, field, digits behind the point, and what a unit is of the field.
+type Column = (&'static str, &'static str, usize, f64);
+
+const FIGURES: [Column; 15] = [
+    ("events", "events", 0, 1.0),
+    ("pairs", "pairs", 0, 1.0),
+    ("wall ns", "ns_per_event", 1, 1.0),
+    ("cpu ns", "cpu_ns_per_event", 1, 1.0),
+    ("median", "cpu_ns_per_event_median", 1, 1.0),
+    ("spread %", "cpu_spread_percent", 1, 1.0),
+    ("roofline", "roofline_ns", 1, 1.0),
+    ("ratio", "ratio_to_roofline", 1, 1.0),
+    ("rows peak", "state_rows_peak", 0, 1.0),
+    ("B/row", "bytes_per_buffered_row", 0, 1.0),
+    ("p50 us", "step_ns_p50", 1, 1e3),
+    ("p99.9 us", "step_ns_p999", 1, 1e3),
+    ("max us", "step_ns_max", 1, 1e3),
+    ("before", "baseline_cpu_ns_per_event_median", 1, 1.0),
+    ("change %", "change_percent", 1, 1.0),
+];
+
+/// Whether a field is not the same in all rows.
+pub(super) fn varies(rows: &[Row], name: &str) -> bool {
+    rows.iter().any(|row| row.get(name) != rows[0].get(name))
+}
+
+/// Nanoseconds are an event's, microseconds a step's; median and spread are those of the CPU time.
+pub(super) fn table(rows: &[Row]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let has = |name: &str| rows.iter().any(|row| !row.get(name).is_null());
+    let mut columns: Vec<Vec<String>> = Vec::new();
+    let mut texts = 0;
+    let mut add_text = |heading: &str, name: &str| {
+        let cell = |row: &Row| match row.text(name) {
+            text if text.is_empty() => "-".to_owned(),
+            text => text,
+        };
+        let cells = rows.iter().map(cell);
+        columns.push(std::iter::once(heading.to_owned()).chain(cells).collect());
+        texts += 1;
+    };
+    add_text("workload", "workload");
+    add_text("api", "api");
+    add_text("cores", "cores");
+    SWEPT.iter().filter(|(name, _)| varies(rows, name)).for_each(|(name, h)| add_text(h, name));
+    for (heading, name, digits, unit) in FIGURES {
+        if has(name) || name.starts_with("step") {
+            let cell = |row: &Row| {
+                let value = row.number(name).map(|value| format!("{:.digits$}", value / unit));
+                value.unwrap_or_else(|| "-".to_owned())
+            };
+            columns
+                .push(std::iter::once(heading.to_owned()).chain(rows.iter().map(cell)).collect());
+        }
+    }
+    if !first.get("verdict").is_null() {
+        let cells = rows
+            .iter()
+            .map(|row| format!("{} ({} % noise)", row.text("verdict"), row.text("noise_percent")));
+        columns.push(std::iter::once("verdict".to_owned()).chain(cells).collect());
+    }
+    lines(&columns, texts)
+}
+
+/// Lays columns side by side: the first `texts` to the left, the others to the right.
+fn lines(columns: &[Vec<String>], texts: usize) -> String {
+    let widths: Vec<usize> =
+        columns.iter().map(|cells| cells.iter().map(String::len).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in 0..columns[0].len() {
+        let mut written = String::new();
+        for (column, (cells, &width)) in columns.iter().zip(&widths).enumerate() {
+            let cell = &cells[line];
+            let gap = if column == 0 { "" } else { "  " };
+            written.push_str(&match column < texts {
+                true => format!("{gap}{cell:<width$}"),
+                false => format!("{gap}{cell:>width$}"),
+            });
+        }
+        text.push_str(written.trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,264 @@
+//! Measures joins over one workload: warm-up, repeats interleaved with the roofline kernel, the
+//! best of each, and a check of every outcome.
+
+mod error;
+mod row;
+
+use std::sync::Arc;
+
+use crate::join::{JoinKind, JoinSpec};
+use crate::runtime::RuntimeKind;
+use crate::state::Simd;
+use crate::workload::{
+    EngineSetup, Events, Form, Measured, NaiveJoin, OfflineJoin, SEED_WARM_UP, SingleJoin,
+    StepClock, Workload, drive, offline, run_engine, run_naive, truth,
+};
+
+pub use error::BenchError;
+use row::Runs;
+pub use row::{BenchRow, RooflineRow, Spread};
+
+/// What runs the join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Our engine: partition, lanes, shards; see [`run_engine`].
+    Engine(EngineSetup),
+    /// [`SingleJoin`]: our join, one thread, no engine.
+    Join {
+        /// The instruction set.
+        simd: Simd,
+    },
+    /// The peer that everyone writes first: [`NaiveJoin`] in one thread, [`run_naive`] on more.
+    /// Inner joins of all pairs only.
+    Naive {
+        /// Threads that join; another one reads, if they are several.
+        cores: usize,
+    },
+}
+
+impl Subject {
+    /// The name in reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Subject::Engine(_) => "engine",
+            Subject::Join { .. } => "join",
+            Subject::Naive { .. } => "naive",
+        }
+    }
+
+    /// The instruction set in use, of those that have a choice.
+    pub const fn simd(&self) -> Option<Simd> {
+        match self {
+            Subject::Engine(setup) => Some(setup.simd),
+            Subject::Join { simd } => Some(*simd),
+            Subject::Naive { .. } => None,
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchPlan {
+    /// The events and the interval.
+    pub workload: Workload,
+    /// What counts of what matches.
+    pub form: Form,
+    /// Events of each side.
+    pub events_per_side: u32,
+    /// What the events are made from.
+    pub seed: u64,
+    /// What to run, one configuration each.
+    pub subjects: Vec<Subject>,
+    /// Which rows come out.
+    pub kind: JoinKind,
+    /// Events a batch.
+    pub batch: usize,
+    /// Runs of each configuration; the best counts.
+    pub repeat: u32,
+    /// Whether the roofline kernel runs beside each.
+    pub roofline: bool,
+    /// Whether outcomes that the table does not hold are computed offline, to compare with.
+    pub check: bool,
+    /// What times single steps.
+    pub step_clock: StepClock,
+}
+
+/// A warm-up has at most this many events a side: enough to warm code, allocator and clocks.
+const WARM_UP_EVENTS_MAX: u32 = 1_000_000;
+
+impl BenchPlan {
+    /// Measures; one row a subject, in their order. `note` hears what is being done.
+    ///
+    /// # Errors
+    /// [`BenchError`]; among others when an outcome is not what it should be.
+    pub fn run(&self, note: &mut dyn FnMut(&str)) -> Result<Vec<BenchRow>, BenchError> {
+        note("warm-up");
+        let workload = self.form.workload(self.workload);
+        let spec = self.form.spec(&workload, self.kind)?;
+        let warm_up_events = self.events_per_side.min(WARM_UP_EVENTS_MAX);
+        let events = Arc::new(Events::new(workload, SEED_WARM_UP, warm_up_events));
+        let mut runs: Vec<Runs> = self.subjects.iter().cloned().map(Runs::new).collect();
+        for run in &runs {
+            let run = self.run_once(&run.subject, spec, &events)?;
+            run.notes.iter().for_each(|line| note(line));
+        }
+        note("making events");
+        let events = Arc::new(Events::new(workload, self.seed, self.events_per_side));
+        let mut expected = self.expected(spec, &events, note);
+        for number in 1..=self.repeat.max(1) {
+            for run in &mut runs {
+                note(&format!("{}, run {number}", run.subject.name()));
+                let once = self.run_once(&run.subject, spec, &events)?;
+                check(&run.subject, number, &once.measured, &mut expected)?;
+                run.take(once);
+                if self.roofline {
+                    run.roofline(&events, self.batch);
+                }
+            }
+        }
+        Ok(runs.into_iter().map(Runs::best).collect())
+    }
+
+    fn run_once(
+        &self,
+        subject: &Subject,
+        spec: JoinSpec,
+        events: &Arc<Events>,
+    ) -> Result<Once, BenchError> {
+        let is_plain = self.kind == JoinKind::Inner && self.form == Form::default();
+        let (measured, cores) = match *subject {
+            Subject::Engine(ref setup) => {
+                let in_order = self.form.needs_order();
+                let run = run_engine(events, spec, in_order, setup, self.batch)?;
+                return Ok(Once {
+                    measured: run.measured,
+                    cores: run.core_count,
+                    runtime: Some(run.runtime),
+                    notes: run.notes,
+                });
+            }
+            Subject::Join { simd } => {
+                let mut join = SingleJoin::new(spec, simd)?;
+                (drive(&mut join, events, self.batch, self.step_clock)?, 1)
+            }
+            Subject::Naive { .. } if !is_plain => return Err(BenchError::NaiveKind),
+            Subject::Naive { cores: 0 | 1 } => {
+                let mut join = NaiveJoin::new(&events.workload);
+                (drive(&mut join, events, self.batch, self.step_clock)?, 1)
+            }
+            Subject::Naive { cores } => {
+                (run_naive(events, cores, self.batch, self.step_clock), cores)
+            }
+        };
+        Ok(Once { measured, cores, runtime: None, notes: Vec::new() })
+    }
+
+    /// What every run must find, and who says so; `None` when only the runs can be compared.
+    fn expected(
+        &self,
+        spec: JoinSpec,
+        events: &Events,
+        note: &mut dyn FnMut(&str),
+    ) -> Option<Expected> {
+        if self.form == Form::default() && self.kind.emits_pairs() {
+            let known = truth(&self.workload, self.seed, self.events_per_side);
+            if let Some(outcome) = known {
+                let found = OfflineJoin { outcome, singles: None };
+                return Some(Expected { found, authority: "the table of known outcomes" });
+            }
+        }
+        self.check.then(|| {
+            note("joining offline");
+            Expected { found: offline(events, &spec), authority: "an offline join" }
+        })
+    }
+}
+
+/// One run.
+struct Once {
+    measured: Measured,
+    cores: usize,
+    runtime: Option<RuntimeKind>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Expected {
+    found: OfflineJoin,
+    authority: &'static str,
+}
+
+/// Compares a run with what is known; what is not is what the first run finds.
+fn check(
+    subject: &Subject,
+    run: u32,
+    measured: &Measured,
+    expected: &mut Option<Expected>,
+) -> Result<(), BenchError> {
+    let (found, singles) = (measured.outcome, measured.singles);
+    let expected = expected.get_or_insert(Expected {
+        found: OfflineJoin { outcome: found, singles: Some(singles) },
+        authority: "the first run",
+    });
+    let (subject, authority) = (subject.name(), expected.authority);
+    if found != expected.found.outcome {
+        let expected = expected.found.outcome;
+        return Err(BenchError::Mismatch { subject, run, found, expected, authority });
+    }
+    match *expected.found.singles.get_or_insert(singles) {
+        known if known == singles => Ok(()),
+        known => Err(BenchError::Singles { subject, found: singles, expected: known, authority }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::MatchChoice;
+    use crate::workload::Outcome;
+
+    const NAIVE: Subject = Subject::Naive { cores: 1 };
+
+    fn found(pairs: u64, checksum: u64) -> Measured {
+        Measured { outcome: Outcome { pairs, checksum }, ..Measured::default() }
+    }
+
+    #[test]
+    fn a_run_that_finds_other_pairs_is_a_fault_that_says_whose() {
+        let mut expected = None;
+        check(&NAIVE, 1, &found(5, 9), &mut expected).unwrap();
+        check(&NAIVE, 2, &found(5, 9), &mut expected).unwrap();
+        for wrong in [found(6, 9), found(5, 8)] {
+            let error = check(&NAIVE, 3, &wrong, &mut expected).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with("naive, run 3: found "), "{text}");
+            assert!(text.contains("the first run has 5 pairs with checksum 0000000000000009"));
+        }
+    }
+
+    #[test]
+    fn the_table_of_known_outcomes_is_the_first_authority() {
+        let plan = BenchPlan {
+            workload: Workload::by_name("w2").unwrap(),
+            form: Form::default(),
+            events_per_side: 1_000_000,
+            seed: 42,
+            subjects: vec![],
+            kind: JoinKind::Inner,
+            batch: 256,
+            repeat: 1,
+            roofline: false,
+            check: false,
+            step_clock: StepClock::Wall,
+        };
+        let none = Events::new(plan.workload, 42, 0);
+        let spec = plan.form.spec(&plan.workload, plan.kind).unwrap();
+        let mut expected = plan.expected(spec, &none, &mut |_| {});
+        assert_eq!(expected.map(|known| known.found.outcome.pairs), Some(3_998_145));
+        assert!(check(&NAIVE, 1, &found(3_998_145, 1), &mut expected).is_err());
+        let anti = BenchPlan { kind: JoinKind::Anti, ..plan };
+        assert!(anti.expected(spec, &none, &mut |_| {}).is_none(), "an anti join has no pairs");
+        let first = BenchPlan { form: Form::Interval(MatchChoice::First), ..anti };
+        assert!(first.expected(spec, &none, &mut |_| {}).is_none(), "not all pairs count");
+    }
+}

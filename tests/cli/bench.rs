@@ -1,0 +1,235 @@
+//! `intervale bench`: sweeps, forms, comparisons, plots. Plain runs are in `tests/bench_smoke.rs`.
+
+use expect_test::{ExpectFile, expect_file};
+use serde_json::Value;
+
+use crate::support::Dir;
+
+/// Compares a help text with its file, and runs its examples as they stand.
+pub fn check_help(command: &str, expected: ExpectFile, example_count: usize) {
+    let dir = Dir::new();
+    let text = dir.run(&format!("{command} --help")).ok().out;
+    expected.assert_eq(&text);
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_intervale")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let joined = text.replace("\\\n", " ");
+    let examples = joined.lines().filter_map(|line| line.strip_prefix("  intervale "));
+    let mut count = 0;
+    for example in examples {
+        let output = std::process::Command::new("bash")
+            .args(["-c", &format!("intervale {example}")])
+            .current_dir(dir.path(""))
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{example}: {err}");
+        count += 1;
+    }
+    assert_eq!(count, example_count);
+}
+
+#[test]
+fn the_help_text_and_its_examples() {
+    check_help("bench", expect_file!["../data/help/bench.txt"], 6);
+}
+
+/// The rows of a run over few events of w2, which must succeed.
+fn rows(dir: &Dir, options: &str) -> Vec<Value> {
+    let args =
+        format!("bench --workload w2 --events 8000 --repeat 1 --output-format json {options}");
+    let out = dir.run(&args).ok().out;
+    out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn column(rows: &[Value], name: &str) -> Vec<String> {
+    rows.iter().map(|row| row[name].to_string().trim_matches('"').to_owned()).collect()
+}
+
+#[test]
+fn each_combination_of_what_is_swept_is_a_row() {
+    let dir = Dir::new();
+    let all = rows(&dir, "--check --api join --keys 10,unique --batch 7,64 --type inner,left");
+    assert_eq!(all.len(), 8);
+    for name in ["keys", "batch", "type"] {
+        let mut values = column(&all, name);
+        values.sort();
+        values.dedup();
+        assert_eq!(values.len(), 2, "{name}");
+    }
+    let mut pairs = column(&all, "pairs");
+    pairs.dedup();
+    assert_eq!(pairs.len(), 2, "pairs depend on the keys, not on batch and type: {pairs:?}");
+    for (name, options, expected) in [
+        ("interval", "--interval -5ms..5ms,0..1s", vec!["-5ms..5ms", "0ms..1000ms"]),
+        ("disorder_ms", "--disorder 0s,3s", vec!["0", "3000"]),
+        ("payload", "--payload 0,100", vec!["0", "100"]),
+        ("skew", "--skew 0,1.25", vec!["0.0", "1.25"]),
+        ("rate", "--rate 10,2000", vec!["10", "2000"]),
+        ("simd", "--simd scalar", vec!["scalar"]),
+    ] {
+        let swept = rows(&dir, &format!("--check --api join {options}"));
+        assert_eq!(column(&swept, name), expected, "{options}");
+    }
+}
+
+#[test]
+fn cores_runtimes_and_instructions_change_no_pair() {
+    let dir = Dir::new();
+    let options =
+        "--cores 1,3 --runtime threads --simd scalar,auto --peer naive --payload 40 --check";
+    let all = rows(&dir, options);
+    assert_eq!(column(&all, "api"), ["engine", "engine", "engine", "engine", "naive", "naive"]);
+    assert_eq!(column(&all, "cores"), ["1", "1", "3", "3", "1", "3"]);
+    let mut checksums = column(&all, "checksum");
+    checksums.dedup();
+    assert_eq!(checksums.len(), 1, "{checksums:?}");
+    assert!(all[0]["pairs"].as_u64() > Some(0));
+    assert!(all.iter().all(|row| row["cpu_ns_per_event"].as_f64() > Some(0.0)));
+}
+
+#[test]
+fn forms_are_those_of_join_and_checked_offline() {
+    let dir = Dir::new();
+    let forms = "--match all,first,last,nearest,one-to-one --asof backward,forward,nearest \
+                 --window tumble:2s --window hop:2s,500ms --window session:300ms";
+    let names = [
+        "all",
+        "first",
+        "last",
+        "nearest",
+        "one-to-one",
+        "asof-backward",
+        "asof-forward",
+        "asof-nearest",
+        "tumble:2s",
+        "hop:2s,500ms",
+        "session:300ms",
+    ];
+    let join = rows(&dir, &format!("--check --api join {forms}"));
+    assert_eq!(column(&join, "match"), names);
+    let engine = rows(&dir, &format!("--cores 3 --runtime threads {forms}"));
+    assert_eq!(column(&engine, "checksum"), column(&join, "checksum"));
+    let pairs = |name: &str| {
+        let at = names.iter().position(|n| *n == name).unwrap();
+        join[at]["pairs"].as_u64().unwrap()
+    };
+    assert!(pairs("one-to-one") < pairs("nearest") && pairs("nearest") < pairs("all"));
+    assert_eq!(pairs("first"), pairs("last"), "one for each left row that has any");
+    assert_eq!(pairs("nearest"), pairs("asof-nearest"), "w2's interval reaches as far both ways");
+    assert!(join.iter().all(|row| row["pairs"].as_u64() > Some(0)));
+}
+
+#[test]
+fn csv_has_the_fields_of_json() {
+    let dir = Dir::new();
+    let json = rows(&dir, "--api join --window tumble:1s,1ms --roofline");
+    let run = "bench --workload w2 --events 8000 --repeat 1 --api join --roofline";
+    let csv = dir.run(&format!("{run} --window tumble:1s,1ms --output-format csv")).ok().out;
+    let lines: Vec<&str> = csv.lines().collect();
+    let names: Vec<&String> = json[0].as_object().unwrap().keys().collect();
+    assert!(lines[0].split(',').eq(names), "{csv}");
+    assert_eq!(lines.len(), 2, "{csv}");
+    assert!(lines[1].contains("\"tumble:1s,1ms\""), "{csv}");
+}
+
+/// A saved run with CPU times as given, of 3 repeats.
+fn save(dir: &Dir, times: [f64; 3]) {
+    let mut row = rows(dir, "--api join --repeat 1").remove(0);
+    let [best, median, worst] = times;
+    row["repeat"] = 3.into();
+    row["cpu_ns_per_event"] = best.into();
+    row["cpu_ns_per_event_median"] = median.into();
+    row["cpu_ns_per_event_max"] = worst.into();
+    dir.write("saved.jsonl", format!("{{\"machine\": \"a head\"}}\n{row}\n"));
+}
+
+#[test]
+fn a_saved_run_is_compared_with_and_the_noise_is_said() {
+    let dir = Dir::new();
+    let compare = "--api join --repeat 3 --baseline saved.jsonl";
+    let run = |options: &str| {
+        let args = "bench --workload w2 --events 8000 --output-format json";
+        let ran = dir.run(&format!("{args} {options}")).ok();
+        serde_json::from_str::<Value>(ran.out.lines().next().unwrap()).expect("JSON")
+    };
+    for (times, verdict) in
+        [([1e8, 1e8, 1e8], "faster"), ([1e-3, 2e-3, 3e-3], "slower"), ([1e-3, 1e3, 1e8], "same")]
+    {
+        save(&dir, times);
+        let row = run(compare);
+        assert_eq!(row["verdict"], verdict, "{row}");
+        assert!(
+            row["noise_percent"].as_f64().unwrap()
+                >= row["cpu_spread_percent"].as_f64().unwrap() - 0.02
+        );
+        assert!(row["change_percent"].is_number(), "{row}");
+    }
+    assert_eq!(run("--api join --repeat 2 --baseline saved.jsonl")["verdict"], "unknown");
+    assert_eq!(run("--api join --batch 9 --repeat 3 --baseline saved.jsonl")["verdict"], "new");
+    let args = "bench --workload w2 --events 8000 --api join --baseline saved.jsonl";
+    let text = dir.run(args).ok().out;
+    assert!(text.contains("verdict") && text.contains("same ("), "{text}");
+    let wrong = dir.read("saved.jsonl").replace("\"pairs\":", "\"pairs\":1");
+    dir.write("saved.jsonl", wrong);
+    dir.run(args).fails(1, &["pairs of w2", "saved.jsonl"]);
+    dir.write("saved.jsonl", "no json\n");
+    dir.run(args).fails(1, &["saved.jsonl", "line 1"]);
+    dir.write("saved.jsonl", "{}\n");
+    dir.run(args).fails(1, &["saved.jsonl", "no row"]);
+}
+
+#[test]
+fn median_and_spread_stand_beside_the_best() {
+    let dir = Dir::new();
+    let row = rows(&dir, "--api join").remove(0);
+    assert_eq!(row["cpu_ns_per_event"], row["cpu_ns_per_event_median"], "of one repeat");
+    assert_eq!(row["cpu_spread_percent"], 0.0);
+    let args = "bench --workload w2 --events 8000 --repeat 5 --api join --output-format json";
+    let row: Value = serde_json::from_str(&dir.run(args).ok().out).expect("JSON");
+    for name in ["ns_per_event", "cpu_ns_per_event"] {
+        let figure = |suffix: &str| row[format!("{name}{suffix}")].as_f64().unwrap();
+        assert!(figure("") <= figure("_median") && figure("_median") <= figure("_max"), "{row}");
+    }
+}
+
+#[test]
+fn plots_show_what_was_swept() {
+    let dir = Dir::new();
+    rows(&dir, "--api join --batch 16,64,256 --keys 10,1000 --plot swept.svg");
+    let svg = dir.read("swept.svg");
+    assert_eq!(svg.matches("<circle").count(), 6, "{svg}");
+    assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
+    assert!(svg.contains("events a batch"), "{svg}");
+    rows(&dir, "--api join --match all,first,last --plot bars.html");
+    let page = dir.read("bars.html");
+    // The background, and a bar and a legend for each row.
+    assert_eq!(page.matches("<rect").count(), 1 + 2 * 3, "{page}");
+    assert!(page.contains(">nearest<") || page.contains(">first<"), "{page}");
+    assert_eq!(dir.names(), ["bars.html", "swept.svg"]);
+    dir.run("bench --workload w2 --events 8000 --plot no/where.svg").fails(1, &["no/where.svg"]);
+}
+
+#[test]
+fn wrong_use_is_told_with_what_to_do() {
+    let dir = Dir::new();
+    for (options, told) in [
+        ("--peer naive --match first", "--peer"),
+        ("--peer naive --window tumble:1s", "--peer"),
+        ("--match first --type right", "--match and --type"),
+        ("--asof backward --type full", "--asof and --type"),
+        ("--tolerance 5s", "--asof"),
+        ("--window slide:5s", "--window"),
+        ("--window hop:1s,5s", "--window"),
+        ("--interval 5s..1s", "--interval"),
+        ("--interval 0..inf", "--interval"),
+        ("--batch 0", "--batch"),
+        ("--payload x", "--payload"),
+        ("--keys 10,0", "--keys"),
+        ("--simd scalar,mmx", "mmx"),
+        ("--plot x.png", ".svg"),
+    ] {
+        dir.run(&format!("bench --workload w2 --events 8000 {options}")).fails(2, &[told]);
+    }
+    dir.run("bench --workload w2 --baseline gone.jsonl").fails(1, &["gone.jsonl"]);
+}
