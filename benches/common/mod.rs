@@ -1,9 +1,13 @@
-//! What all benches share.
+//! What benches with criterion share.
+
+mod size;
 
 use std::time::Duration;
 
 use criterion::Criterion;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+pub use size::sized;
+
 use intervale::workload::{CpuClock, Events, SEED_MEASURED, Workload};
 
 /// The thread's CPU time, in nanoseconds: machines that measure are seldom alone.
@@ -41,17 +45,6 @@ impl Measurement for CpuTime {
 /// What all groups run with.
 pub fn by_cpu_time() -> Criterion<CpuTime> {
     Criterion::default().with_measurement(CpuTime)
-}
-
-/// Whether this is the test command's smoke run: everything once, at small sizes, so that benches
-/// cannot rot.
-pub fn is_smoke() -> bool {
-    !std::env::args().any(|argument| argument == "--bench")
-}
-
-/// `full` when measuring, `smoke` in the test command.
-pub fn sized(full: u32, smoke: u32) -> u32 {
-    if is_smoke() { smoke } else { full }
 }
 
 /// Events of a workload, made beforehand.

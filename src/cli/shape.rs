@@ -20,10 +20,10 @@ pub(super) struct Shape {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(super) rate: Option<u64>,
     /// Right events happen up to this long after the left ones of the same number
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) delay: Option<TimeSpan>,
     /// Events arrive up to this long after their time; join them with --out-of-orderness of this
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) disorder: Option<TimeSpan>,
     /// This share of the events arrives later than that, and is late: 0.01 or 1%
     #[arg(long, value_name = "SHARE", value_parser = share)]

@@ -153,7 +153,7 @@ impl Weights {
         let mut product = 1u128 << 62;
         for (i, &root) in self.roots.iter().enumerate() {
             if log >> (LOG_BITS - 1 - i as u32) & 1 == 1 {
-                product = product * u128::from(root) >> 62;
+                product = (product * u128::from(root)) >> 62;
             }
         }
         ((product << (log >> LOG_BITS)) >> 62) as u64

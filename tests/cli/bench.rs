@@ -135,7 +135,7 @@ fn csv_has_the_fields_of_json() {
 
 /// A saved run with CPU times as given, of 3 repeats.
 fn save(dir: &Dir, times: [f64; 3]) {
-    let mut row = rows(dir, "--api join --repeat 1").remove(0);
+    let mut row = rows(dir, "--api join").remove(0);
     let [best, median, worst] = times;
     row["repeat"] = 3.into();
     row["cpu_ns_per_event"] = best.into();

@@ -91,7 +91,7 @@ pub struct Args {
     #[arg(long, value_name = "DIRECTION,...", value_delimiter = ',')]
     asof: Vec<AsofChoice>,
     /// How far away the right row of --asof may be [default: the workload's interval]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     tolerance: Option<TimeSpan>,
     /// Window joins: tumble:5s, hop:10s,1s, session:30s; repeat for several
     #[arg(long, value_name = "WINDOW")]
@@ -118,7 +118,7 @@ pub struct Args {
     )]
     rate: Vec<u64>,
     /// Events arrive up to this long after their time, and watermarks trail by it
-    #[arg(long, value_name = "DURATION,...", value_delimiter = ',')]
+    #[arg(long, value_name = "DURATION,...", value_delimiter = ',', allow_hyphen_values = true)]
     disorder: Vec<TimeSpan>,
     /// Bytes of a row beside the id
     #[arg(
