@@ -29,7 +29,10 @@ pub(super) struct Shape {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(super) late_share: Option<Share>,
     /// Bytes of a payload beside the id
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=PAYLOAD_MAX))]
+    #[arg(
+        long, value_name = "BYTES",
+        value_parser = clap::value_parser!(u32).range(0..=PAYLOAD_MAX)
+    )]
     pub(super) payload: Option<u32>,
     /// Events come in bursts, one a period, so many times as fast, with silence between: 10s,5
     #[arg(long, value_name = "PERIOD,TIMES", value_parser = burst)]

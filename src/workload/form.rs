@@ -51,8 +51,8 @@ impl Default for Form {
 }
 
 impl Form {
-    /// The events to run it over: where one of several matches is chosen, they must not share times,
-    /// or which one it is would depend on the order in which they arrive.
+    /// The events to run it over: where one of several matches is chosen, they must not share
+    /// times, or which one it is would depend on the order in which they arrive.
     pub fn workload(self, workload: Workload) -> Workload {
         match self {
             Form::Interval(MatchChoice::All) | Form::Window(_) => workload,

@@ -38,8 +38,8 @@ saved run, rows are the same unless the CPU times of all their repeats lie apart
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to join: w1a, w1b, w2, w3a, w3b, w4 (several: w1a,w2), or free: 1,000 keys, 1,000 events
-    /// a second
+    /// What to join: w1a, w1b, w2, w3a, w3b, w4 (several: w1a,w2), or free: 1,000 keys, 1,000
+    /// events a second
     #[arg(long, required = true, value_delimiter = ',', value_parser = workload)]
     workload: Vec<Workload>,
     /// Events of both sides together, as 2000000, 2_000_000 or 2e6
@@ -105,7 +105,7 @@ pub struct Args {
         allow_hyphen_values = true
     )]
     interval: Vec<IntervalText>,
-    /// How many keys, instead of the workload's own; unique: each event of a side has one of its own
+    /// How many keys, instead of the workload's own; unique: each event of a side has its own
     #[arg(long, value_name = "N|unique,...", value_delimiter = ',', value_parser = keys)]
     keys: Vec<Keys>,
     /// Key k is drawn in proportion to 1 / k^S: 0 evenly, 1 as words in a language (up to 10)

@@ -184,8 +184,9 @@ mod tests {
 
     fn row(extra: &str) -> Row {
         let line = format!(
-            "{{\"workload\": \"w2\", \"rate\": 2000, \"events\": 4, \"seed\": 42, \"api\": \"join\", \
-             \"cores\": 1, \"runtime\": null, \"batch\": 256, \"pairs\": 7, \"checksum\": \"0f\"{extra}}}"
+            "{{\"workload\": \"w2\", \"rate\": 2000, \"events\": 4, \"seed\": 42, \
+             \"api\": \"join\", \"cores\": 1, \"runtime\": null, \"batch\": 256, \
+             \"pairs\": 7, \"checksum\": \"0f\"{extra}}}"
         );
         Row::saved(serde_json::from_str(&line).unwrap())
     }
