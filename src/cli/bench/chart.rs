@@ -1,5 +1,7 @@
 //! The figures of a bench as a chart.
 
+use serde_json::Value;
+
 use crate::cli::bench::report::{Row, SWEPT, varies};
 use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
 
@@ -29,13 +31,13 @@ pub(super) fn chart(rows: &[Row]) -> Chart {
     };
     let show: fn(f64) -> String = match across {
         Some(_) => |value| format!("{value}"),
-        None => |_| String::new(),
+        None => |value| if value.fract() == 0.0 { value.to_string() } else { String::new() },
     };
     let events = rows.first().map(|row| row.text("events")).unwrap_or_default();
     Chart {
         title: format!("CPU time an event, {events} events, best of the repeats"),
         x: AxisText {
-            label: across.map_or("configurations", |(_, label)| label).to_owned(),
+            label: across.map_or("configuration, by its number", |(_, label)| label).to_owned(),
             scale: scale(&series, |point| point.x),
             show,
         },
@@ -82,16 +84,22 @@ fn bars(rows: &[Row]) -> Vec<Series> {
     let bar = |(row, place): (&Row, u32)| {
         let y = row.number("cpu_ns_per_event").unwrap_or_default();
         let points = vec![Point { x: f64::from(place), y, is_hollow: false }];
-        Series { name: label(rows, row, ""), points, form: Form::Bars }
+        Series { name: format!("{place}: {}", label(rows, row, "")), points, form: Form::Bars }
     };
     rows.iter().zip(1..).map(bar).collect()
 }
 
 /// What tells a row from the others, but for `across`.
 fn label(rows: &[Row], row: &Row, across: &str) -> String {
-    let names = ["workload", "api", "cores"].into_iter().chain(SWEPT.map(|(name, _)| name));
-    let differing = names.filter(|name| *name != across && varies(rows, name));
-    let parts: Vec<String> =
-        differing.map(|name| row.text(name)).filter(|text| !text.is_empty()).collect();
+    let names = [("workload", "workload"), ("api", "api"), ("cores", "cores")];
+    let names = names.into_iter().chain(SWEPT);
+    let differing = names.filter(|(name, _)| *name != across && varies(rows, name));
+    // Numbers do not say what they are of.
+    let part = |(name, heading)| match row.get(name) {
+        Value::Null => None,
+        Value::Number(number) => Some(format!("{heading} {number}")),
+        _ => Some(row.text(name)),
+    };
+    let parts: Vec<String> = differing.filter_map(part).collect();
     if parts.is_empty() { row.text("workload") } else { parts.join(" ") }
 }

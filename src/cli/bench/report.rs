@@ -203,9 +203,16 @@ const FIGURES: [Column; 15] = [
     ("change %", "change_percent", 1, 1.0),
 ];
 
-/// Whether a field is not the same in all rows.
+/// Whether a field is not the same in all rows. What a workload brings along by itself, and what a
+/// row does not have, does not count.
 pub(super) fn varies(rows: &[Row], name: &str) -> bool {
-    rows.iter().any(|row| row.get(name) != rows[0].get(name))
+    let is_of_rows = ["workload", "api", "cores"].contains(&name);
+    let differ = |a: &Row, b: &Row| {
+        let (own, other) = (a.get(name), b.get(name));
+        let are_alike = is_of_rows || a.get("workload") == b.get("workload");
+        are_alike && own != other && !own.is_null() && !other.is_null()
+    };
+    rows.iter().any(|a| rows.iter().any(|b| differ(a, b)))
 }
 
 /// Nanoseconds are an event's, microseconds a step's; median and spread are those of the CPU time.

@@ -85,7 +85,7 @@ impl Chart {
             let colour = COLOURS[index % COLOURS.len()];
             match series.form {
                 Form::Line => line(&mut svg, series, colour, &x, &y),
-                Form::Bars => bars(&mut svg, series, colour, &x, &y),
+                Form::Bars => bars(&mut svg, series, colour, self.bar_width(&x), (&x, &y)),
             }
             let at = TOP + 10.0 + 20.0 * index as f64;
             let left = WIDTH - RIGHT + 15.0;
@@ -98,6 +98,16 @@ impl Chart {
         }
         svg.push_str("</svg>\n");
         svg
+    }
+
+    /// As wide as the smallest gap between two bars of whatever series.
+    fn bar_width(&self, x: &Axis) -> f64 {
+        let bars = self.series.iter().filter(|series| series.form == Form::Bars);
+        let points = bars.flat_map(|series| &series.points);
+        let mut places: Vec<f64> = points.map(|point| x.at(point.x)).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        places.windows(2).map(|pair| pair[1] - pair[0]).fold(40.0, f64::min).max(1.0)
     }
 
     /// Axes, ticks, bounds and marks.
@@ -157,10 +167,7 @@ fn line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
     }
 }
 
-/// Each as wide as the gap to its neighbour.
-fn bars(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
-    let gaps = series.points.windows(2).map(|pair| x.at(pair[1].x) - x.at(pair[0].x));
-    let width = gaps.fold(40.0, f64::min).max(1.0);
+fn bars(svg: &mut String, series: &Series, colour: &str, width: f64, (x, y): (&Axis, &Axis)) {
     let floor = y.at(0.0);
     for point in &series.points {
         let top = y.at(point.y);
