@@ -66,7 +66,8 @@ impl Chart {
     pub(super) fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let marks = self.marks.iter().map(|mark| mark.0);
-        let x = points().map(|point| point.x).chain(marks);
+        let air = self.bar_air();
+        let x = points().flat_map(|point| [point.x - air, point.x + air]).chain(marks);
         let x = Axis::new(self.x.scale, x, (LEFT, WIDTH - RIGHT));
         let is_bars = |series: &Series| series.form == Form::Bars;
         // Bars stand on 0.
@@ -102,12 +103,23 @@ impl Chart {
 
     /// As wide as the smallest gap between two bars of whatever series.
     fn bar_width(&self, x: &Axis) -> f64 {
+        self.bar_gap(|value| x.at(value)).min(40.0).max(1.0)
+    }
+
+    /// What a linear axis has beside the outermost bars, so that they stand inside, as a value.
+    fn bar_air(&self) -> f64 {
+        let gap = if self.x.scale == Scale::Linear { self.bar_gap(|value| value) } else { 0.0 };
+        if gap.is_finite() { gap / 2.0 } else { 0.0 }
+    }
+
+    /// The smallest gap between bars; without end if there are not two.
+    fn bar_gap(&self, place: impl Fn(f64) -> f64) -> f64 {
         let bars = self.series.iter().filter(|series| series.form == Form::Bars);
         let points = bars.flat_map(|series| &series.points);
-        let mut places: Vec<f64> = points.map(|point| x.at(point.x)).collect();
+        let mut places: Vec<f64> = points.map(|point| place(point.x)).collect();
         places.sort_by(f64::total_cmp);
         places.dedup();
-        places.windows(2).map(|pair| pair[1] - pair[0]).fold(40.0, f64::min).max(1.0)
+        places.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min)
     }
 
     /// Axes, ticks, bounds and marks.
@@ -281,6 +293,27 @@ mod tests {
             bounds: vec![(7.0, "bound".to_owned())],
             marks: vec![(1.5, "mark".to_owned())],
         }
+    }
+
+    #[test]
+    fn bars_of_all_series_stand_side_by_side_between_the_axes() {
+        let mut many = chart(Form::Bars);
+        many.marks.clear();
+        let point = |n: u32| Point { x: f64::from(n), y: 5.0, is_hollow: false };
+        let bar = |n| Series { name: n.to_string(), points: vec![point(n)], form: Form::Bars };
+        many.series = (1..=30).map(bar).collect();
+        let mut end = LEFT;
+        let svg = many.svg();
+        let is_bar = |line: &&str| line.contains("<rect x") && !line.contains("width=\"12\"");
+        for rect in svg.lines().filter(is_bar) {
+            let number = |name: &str| -> f64 {
+                let rest = rect.split(&format!(" {name}=\"")).nth(1).unwrap();
+                rest.split('"').next().unwrap().parse().unwrap()
+            };
+            assert!(number("x") >= end - 0.1, "{rect}");
+            end = number("x") + number("width");
+        }
+        assert!(end > LEFT + 500.0 && end <= WIDTH - RIGHT, "{end}");
     }
 
     #[test]
