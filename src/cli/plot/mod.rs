@@ -300,7 +300,10 @@ mod tests {
         let mut many = chart(Form::Bars);
         many.marks.clear();
         let point = |n: u32| Point { x: f64::from(n), y: 5.0, is_hollow: false };
-        let bar = |n| Series { name: n.to_string(), points: vec![point(n)], form: Form::Bars };
+        let bar = |n: u32| {
+            let name = n.to_string();
+            Series { name, points: vec![point(n)], form: Form::Bars }
+        };
         many.series = (1..=30).map(bar).collect();
         let mut end = LEFT;
         let svg = many.svg();
