@@ -103,7 +103,7 @@ impl Chart {
 
     /// As wide as the smallest gap between two bars of whatever series.
     fn bar_width(&self, x: &Axis) -> f64 {
-        self.bar_gap(|value| x.at(value)).min(40.0).max(1.0)
+        self.bar_gap(|value| x.at(value)).clamp(1.0, 40.0)
     }
 
     /// What a linear axis has beside the outermost bars, so that they stand inside, as a value.
