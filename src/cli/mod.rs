@@ -19,6 +19,7 @@ mod join;
 mod load;
 mod os;
 mod plot;
+mod profile;
 mod progress;
 mod shape;
 mod text;
@@ -27,11 +28,13 @@ mod verify;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use console::{Console, out, out_line};
 pub use failure::Failure;
 pub use os::StopSignal;
+
+use profile::Profile;
 
 /// What clap parses.
 #[derive(Debug, Parser)]
@@ -78,21 +81,53 @@ pub fn main() -> ExitCode {
 /// Runs the program on given arguments, the program's name first. Prints what goes wrong.
 pub fn run_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     os::start_usage();
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
-        Err(error) => {
-            if error.use_stderr() {
-                // Where standard error has gone, too, there is nobody to tell.
-                let _ = error.print();
-                return ExitCode::from(failure::USAGE);
-            }
-            return ended(console::check_stdout().map(|()| {
-                // A reader that has gone has seen enough of a help text.
-                let _ = error.print();
-            }));
-        }
+    let args: Vec<OsString> = args.into_iter().collect();
+    let (matches, profile) = match parse(&args) {
+        Ok(parsed) => parsed,
+        Err(Stop::Clap(error)) => return clap_ended(&error),
+        Err(Stop::Failure(failure)) => return ended(Err(failure)),
     };
-    ended(run(cli.command))
+    let done = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => run(cli.command),
+        Err(error) => return clap_ended(&error.format(&mut command())),
+    };
+    ended(done.map_err(|failure| match &profile {
+        Some(profile) => profile.explain(failure, &matches),
+        None => failure,
+    }))
+}
+
+/// Why there is nothing to run.
+enum Stop {
+    /// Wrong use, or a text that was asked for.
+    Clap(clap::Error),
+    /// A profile that cannot be used.
+    Failure(Failure),
+}
+
+/// Parses arguments; a profile among them is read, and changes the defaults of the others.
+fn parse(args: &[OsString]) -> Result<(ArgMatches, Option<Profile>), Stop> {
+    let matches = command().try_get_matches_from(args).map_err(Stop::Clap)?;
+    let Some(name) = profile::given(&matches) else { return Ok((matches, None)) };
+    let profile = Profile::load(name).map_err(Stop::Failure)?;
+    let matches = profile.apply(command()).try_get_matches_from(args).map_err(|error| {
+        Console::stderr().note(&format!("with the settings of {}:", profile.from));
+        Stop::Clap(error)
+    })?;
+    Ok((matches, Some(profile)))
+}
+
+/// Prints what clap has to say.
+fn clap_ended(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // Where standard error has gone, too, there is nobody to tell.
+        let _ = error.print();
+        return ExitCode::from(failure::USAGE);
+    }
+    ended(console::check_stdout().map(|()| {
+        // A reader that has gone has seen enough of a help text.
+        let _ = error.print();
+    }))
 }
 
 /// Tells the program that it began without a standard output (`>&-`), so that whatever needs one
@@ -116,7 +151,7 @@ fn ended(result: Result<(), Failure>) -> ExitCode {
 
 /// The whole command line as clap sees it: for completions and tests.
 pub fn command() -> clap::Command {
-    Cli::command()
+    profile::with_option(Cli::command())
 }
 
 fn run(command: Command) -> Result<(), Failure> {

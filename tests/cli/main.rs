@@ -17,6 +17,7 @@ mod nyc;
 mod order;
 mod output;
 mod pipes;
+mod profile;
 mod sample;
 mod state;
 mod support;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use crate::cli::choices::{Format, Idle, Kind, Match, Runtime, SimdChoice, choices};
+use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
+use crate::time::text::TimeSpan;
 
 pub(super) const EXAMPLES: &str = "\
 Example (in a clone of the repository):
@@ -228,6 +230,21 @@ pub(super) struct MachineArgs {
     /// Instructions that compare times; auto: the best this processor has
     #[arg(long, value_name = "LEVEL", default_value = "auto")]
     pub(super) simd: SimdChoice,
+    /// How long rows wait in the engine for their batch to fill; 0 sends each chunk at once
+    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    pub(super) linger: TimeSpan,
+    /// Rows of a full batch
+    #[arg(
+        long, value_name = "N", default_value_t = BATCH_EVENTS_MAX as u16,
+        value_parser = clap::value_parser!(u16).range(1..=BATCH_EVENTS_MAX as i64)
+    )]
+    pub(super) batch: u16,
+    /// Batches under way from one core to another; fewer take less memory and wait sooner
+    #[arg(
+        long, value_name = "N", default_value_t = LANE_BATCHES_DEFAULT as u16,
+        value_parser = clap::value_parser!(u16).range(1..=LANE_BATCHES_MAX as i64)
+    )]
+    pub(super) lane_batches: u16,
     /// The same input gives the same pairs whatever the cores, sorted by output time, key and
     /// position; late rows of --late-output likewise, held in memory until the end
     #[arg(long)]

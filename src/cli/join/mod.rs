@@ -19,7 +19,7 @@ pub use args::Args;
 pub(in crate::cli) use args::{AsofChoice, BadRows, InputArgs, TimeArgs};
 pub(in crate::cli) use offline::{Ask, Row, Table, Tables, read};
 
-pub(in crate::cli) use size::{memory_bytes, show_size};
+pub(in crate::cli) use size::{memory_bytes, parse_size, show_size};
 pub(in crate::cli) use window::WindowText;
 
 use crate::cli::Failure;

@@ -41,6 +41,9 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
         .cores(plan.machine.cores.clone())
         .runtime(plan.machine.runtime)
         .idle(plan.machine.idle)
+        .linger(plan.machine.linger)
+        .batch_events(plan.machine.batch_events)
+        .lane_batches(plan.machine.lane_batches)
         .limits(limits)
         .fail_when_full(plan.machine.fail_when_full);
     if let Some(drift) = drift {

@@ -23,7 +23,7 @@ const UNITS: [(&str, u64); 10] = [
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+pub(in crate::cli) fn parse_size(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);

@@ -8,6 +8,7 @@ use crate::cli::Failure;
 use crate::cli::bench::workload;
 use crate::cli::choices::{Idle, Runtime, SimdChoice};
 use crate::cli::plot::PlotFile;
+use crate::limits::{LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
 use crate::time::text::TimeSpan;
@@ -83,6 +84,12 @@ pub struct Args {
         value_parser = clap::value_parser!(u16).range(1..=4096)
     )]
     batch: u16,
+    /// Batches under way from one producer to one core
+    #[arg(
+        long, value_name = "N", default_value_t = LANE_BATCHES_DEFAULT as u16,
+        value_parser = clap::value_parser!(u16).range(1..=LANE_BATCHES_MAX as i64)
+    )]
+    lane_batches: u16,
     /// What events are made from
     #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
     seed: u64,
@@ -173,6 +180,7 @@ impl Args {
             },
             linger: wall("--linger", self.linger)?,
             batch: usize::from(self.batch),
+            lane_batches: usize::from(self.lane_batches),
         })
     }
 

@@ -68,6 +68,8 @@ pub struct LoadPlan {
     pub linger: Duration,
     /// Events of a full batch.
     pub batch: usize,
+    /// Batches under way from a producer to a core.
+    pub lane_batches: usize,
 }
 
 impl LoadPlan {
@@ -208,6 +210,7 @@ pub fn run(
         .simd(plan.setup.simd)
         .linger(plan.linger)
         .batch_events(plan.batch)
+        .lane_batches(plan.lane_batches)
         .sinks(|_| LatencySink::new())
         .start()?;
     let sources = sources(&engine, plan.producers.max(1))?;

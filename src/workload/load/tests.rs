@@ -22,6 +22,7 @@ fn plan(rate: f64, duration: Duration, producers: usize) -> LoadPlan {
         },
         linger: Duration::from_micros(100),
         batch: 64,
+        lane_batches: 64,
     }
 }
 
