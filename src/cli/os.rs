@@ -144,6 +144,13 @@ fn counted() -> Usage {
     }
 }
 
+/// The name of this machine's processor, where the system tells it.
+pub(super) fn cpu_model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -127,11 +127,97 @@ fn wrong_use_is_refused_before_anything_runs() {
         ("--rate 1e3 --linger=-1s", "--linger"),
         ("--rate 1e9 --duration 1h", "--duration"),
         ("--rate 1e3 --plot a.png", ".svg or .html"),
+        ("--rate 1e3 --scenario storm", "storm"),
+        ("--rate 1e3 --burst-factor 3", "--scenario burst"),
+        ("--rate 1e3 --scenario burst --skew-share 0.1", "--scenario skew"),
+        ("--rate 1e3 --scenario burst --burst-factor 1", "--burst-factor"),
+        ("--rate 1e3 --scenario skew --skew-share 2", "--skew-share"),
+        ("--rate 1e3 --scenario slow-sink --sink-pause 0", "--sink-pause"),
+        ("--rate 1e3 --duration 1s --scenario stalled-source --stall-for 1s", "--stall-for"),
+        ("--find-max --scenario burst,skew", "--find-max"),
+        ("--rates 1e3,2e3 --soak", "--soak"),
+        ("--rate 1e3 --sample-every 1s", "--soak"),
+        ("--rate 1e3 --soak --sample-every 1us", "--sample-every"),
+        ("--rate 1e3 --soak --growth-max much", "--growth-max"),
     ] {
         dir.run(&format!("{load} {args}")).fails(2, &[word]);
     }
     dir.run(&format!("{load} --rate 1e3 --plot no/where.svg")).fails(1, &["--plot", "no/where"]);
     dir.run("load --workload w9 --rate 1e3").fails(2, &["w1a"]);
+}
+
+#[test]
+fn scenarios_run_in_turn_on_the_same_load() {
+    let dir = Dir::new();
+    let all = rows(&dir, "--rate 20000 --producers 2 --scenario all --disorder-by 2s");
+    let names: Vec<&str> = all.iter().map(|row| row["scenario"].as_str().unwrap()).collect();
+    assert_eq!(names, ["none", "burst", "skew", "disorder", "stalled-source", "slow-sink"]);
+    for row in &all {
+        assert_eq!(number(row, "events_pushed"), 6_000, "{row}");
+        assert_eq!(number(row, "late_rows"), 0, "{row}");
+        assert!(row["busiest_core_share"].as_f64().is_some_and(|share| share == 1.0), "{row}");
+    }
+    // Only skew makes other pairs.
+    let checksum =
+        |name: &str| &all.iter().find(|row| row["scenario"] == name).unwrap()["checksum"];
+    for name in ["burst", "disorder", "stalled-source", "slow-sink"] {
+        assert_eq!(checksum(name), checksum("none"), "{name}");
+    }
+    assert_ne!(checksum("skew"), checksum("none"));
+    let table = "load --workload w2 --cores 1 --rate 5e3 --duration 200ms --scenario burst";
+    let table = dir.run(&format!("{table} --burst-every 100ms")).ok().out;
+    assert!(table.contains("burst: all events of each 100ms due 10 times as fast"), "{table}");
+}
+
+#[test]
+fn a_soak_says_what_grows_and_ends_accordingly() {
+    let dir = Dir::new();
+    // Rows of w2 are kept for 6 s of event time; state has its size after eight times as long: 0.5 s
+    // at this rate.
+    let soak = format!("{SMALL} --rate 400_000 --soak --sample-every 20ms --plot soak.html");
+    let ran = dir.run(&format!("{soak} --duration 1200ms --growth-max 1000"));
+    let row: Value = serde_json::from_str(&ran.out).expect("one row");
+    let soak_of = &row["soak"];
+    if soak_of["verdict"] != "too_few" {
+        // A machine that is so busy that there are few samples says nothing.
+        assert!(["steady", "unclear"].contains(&soak_of["verdict"].as_str().unwrap()), "{row}");
+    }
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(number(soak_of, "samples") as usize <= row["samples"].as_array().unwrap().len());
+    assert!(soak_of["fill_s"].as_f64().is_some_and(|fill| (0.4..0.6).contains(&fill)), "{row}");
+    for name in ["rss", "state", "latency_p99"] {
+        assert!(soak_of[name]["growth"].is_number() && soak_of[name]["noise"].is_number(), "{row}");
+    }
+    assert!(row["samples"].as_array().unwrap().iter().any(|sample| number(sample, "pairs") > 0));
+    let page = dir.read("soak.html");
+    for word in ["Over time", "memory (RSS)", "limit", "--growth-max 1000", "Soak: "] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    // Rows of w1a are kept for 365 s of event time, which this load never gets to.
+    let short = "load --workload w1a --cores 1 --rate 1000 --soak --duration 400ms";
+    let ran = dir.run(&format!("{short} --sample-every 10ms")).ok();
+    assert!(ran.out.contains("too short to say"), "{}", ran.out);
+}
+
+#[test]
+fn a_page_can_be_sent_to_others() {
+    let dir = Dir::new();
+    let args = "--rates 5000,10000 --scenario none,burst --duration 300ms --plot page.html";
+    rows(&dir, args);
+    let page = dir.read("page.html");
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
+    // Nothing to fetch and nothing to run.
+    assert!(
+        !page.contains("<script") && !page.contains("src=") && !page.contains("href"),
+        "{page}"
+    );
+    assert!(!page.contains("NaN"), "{page}");
+    // The curve, the percentiles, and three plots over time for each of four loads.
+    assert!((2..=14).contains(&page.matches("<svg ").count()), "{page}");
+    for word in ["p99 latency over load", "Latency by percentile", "burst at 10.00 k/s", "--rates"]
+    {
+        assert!(page.contains(word), "{word}: {page}");
+    }
 }
 
 #[test]

@@ -7,24 +7,30 @@ use clap::ValueEnum;
 use crate::cli::Failure;
 use crate::cli::bench::workload;
 use crate::cli::choices::{Idle, Runtime, SimdChoice};
+use crate::cli::load::scenario::ScenarioArgs;
+use crate::cli::load::soak::SoakArgs;
 use crate::cli::plot::PlotFile;
 use crate::limits::{LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
 use crate::time::text::TimeSpan;
-use crate::workload::load::{LoadPlan, Pace};
+use crate::workload::load::{LoadPlan, Pace, Scenario};
 use crate::workload::{EngineSetup, Workload};
 
 const EXAMPLES: &str = "\
 Examples:
   intervale load --workload w2 --rate 100_000 --duration 2s
-  intervale load --workload w1a --rates 1e5,2e5,4e5 --duration 2s --cores 1 --plot load.svg
+  intervale load --workload w1a --rates 1e5,2e5,4e5 --duration 1s --cores 1 --plot load.html
+  intervale load --workload w2 --rate 50_000 --duration 1s --scenario all
 
 Open loop: event k is due at start + k / rate, whether or not the engine keeps up, and latency runs
 from when a pair's later event was due to when the sink has the pair. Rates count both sides.
 A rate is kept up with when the last event is joined at most 1 % of the duration (or 20 ms) after
 the end. Latency includes --linger, how late producers are by themselves (shown beside it), and what
-else the machine does.";
+else the machine does.
+
+A soak is `--soak --duration 1h`: events are made while it runs, memory, state and latency are looked
+at from time to time, and growth over the second half ends with exit status 1.";
 
 /// Options of `intervale load`.
 #[derive(Debug, clap::Args)]
@@ -93,12 +99,17 @@ pub struct Args {
     /// What events are made from
     #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
     seed: u64,
-    /// Latency over load, as a chart (.svg) or a page with the figures (.html)
+    /// Latency over load, as a chart (.svg) or as a page with all figures and plots over time that
+    /// can be sent to others (.html)
     #[arg(long, value_name = "FILE.svg|.html", value_parser = PlotFile::parse)]
     pub(super) plot: Option<PlotFile>,
     /// How figures are printed: a table, or one JSON object a rate
     #[arg(long, value_enum, default_value_t)]
     output_format: OutputForm,
+    #[command(flatten)]
+    scenarios: ScenarioArgs,
+    #[command(flatten)]
+    pub(super) soak: SoakArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -181,7 +192,33 @@ impl Args {
             linger: wall("--linger", self.linger)?,
             batch: usize::from(self.batch),
             lane_batches: usize::from(self.lane_batches),
+            scenario: Scenario::None,
+            sample_every: self.sample_every(duration)?,
         })
+    }
+
+    /// How often to look at a run: for a soak, and for the plots over time of a page.
+    fn sample_every(&self, duration: Duration) -> Result<Option<Duration>, Failure> {
+        if self.soak.is_on() {
+            return self.soak.sample_every(duration).map(Some);
+        }
+        let is_page = self.plot.as_ref().is_some_and(PlotFile::is_page);
+        Ok(is_page.then(|| (duration / 100).max(Duration::from_millis(20))))
+    }
+
+    /// What to run at each rate.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] names the option that makes no sense.
+    pub(super) fn scenarios(&self, plan: &LoadPlan) -> Result<Vec<Scenario>, Failure> {
+        let scenarios = self.scenarios.resolve(plan.duration)?;
+        if self.find_max && scenarios.len() > 1 {
+            return Err(Failure::usage("--find-max searches in one --scenario; give one"));
+        }
+        if self.soak.is_on() && (self.find_max || self.rates.len() > 1) {
+            return Err(Failure::usage("--soak is for one rate; give it with --rate"));
+        }
+        Ok(scenarios)
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -197,7 +234,7 @@ impl Args {
     }
 }
 
-fn wall(option: &str, span: TimeSpan) -> Result<Duration, Failure> {
+pub(super) fn wall(option: &str, span: TimeSpan) -> Result<Duration, Failure> {
     span.to_wall().map_err(|error| Failure::usage(format!("{option}: {error}")))
 }
 

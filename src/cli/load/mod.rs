@@ -1,7 +1,10 @@
 //! `intervale load`: latency at a given load, without coordinated omission.
 
 mod args;
+mod page;
 mod report;
+mod scenario;
+mod soak;
 
 pub use args::Args;
 
@@ -9,7 +12,9 @@ use crate::cli::join::{memory_bytes, show_size};
 use crate::cli::text::{show_ns, show_rate};
 use crate::cli::{Console, Failure, os, out, out_line};
 use crate::workload::Events;
-use crate::workload::load::{self, LoadError, LoadPlan, LoadRun, Pace};
+use crate::workload::load::{
+    self, LoadError, LoadPlan, LoadRun, Pace, Scenario, Supply, scenario_events,
+};
 use args::Rates;
 use report::Row;
 
@@ -22,42 +27,58 @@ const EVENT_BYTES: u64 = 20;
 /// [`Failure`] for wrong use, an engine that cannot run, Ctrl-C, a closed pipe.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
+    let scenarios = args.scenarios(&plan)?;
     let plot = args.plot.as_ref().map(|file| file.open()).transpose()?;
     os::catch_interrupts();
     let mut runner = Runner { args, events: None, rows: Vec::new() };
-    let max = match &args.rates()? {
-        Rates::Given(rates) => {
-            // Made once, for the highest of them.
-            let most = rates.iter().copied().fold(0.0, f64::max);
-            runner.prepare(&LoadPlan { rate: most, ..plan.clone() })?;
-            for &rate in rates {
-                runner.load(LoadPlan { rate, ..plan.clone() })?;
+    let mut max = None;
+    for scenario in scenarios {
+        let plan = LoadPlan { scenario, ..plan.clone() };
+        match &args.rates()? {
+            Rates::Given(rates) => runner.load_all(&plan, rates)?,
+            Rates::FindMax { first, slo_ns } => {
+                let found = load::find_max(*first, |rate| {
+                    let plan = LoadPlan { rate: rate.round(), ..plan.clone() };
+                    runner.prepare(&plan)?;
+                    runner.load(plan)?;
+                    Ok::<bool, Failure>(runner.rows.last().is_some_and(|row| row.holds(*slo_ns)))
+                })?;
+                max = Some((found.map(f64::round), *slo_ns));
             }
-            None
         }
-        Rates::FindMax { first, slo_ns } => {
-            let found = load::find_max(*first, |rate| {
-                let plan = LoadPlan { rate: rate.round(), ..plan.clone() };
-                runner.prepare(&plan)?;
-                runner.load(plan)?;
-                Ok::<bool, Failure>(runner.rows.last().is_some_and(|row| row.holds(*slo_ns)))
-            })?;
-            Some((found.map(f64::round), *slo_ns))
-        }
-    };
-    runner.rows.sort_by(|a, b| a.plan.rate.total_cmp(&b.plan.rate));
+    }
+    // Scenarios stay in their order.
+    let rows = &mut runner.rows;
+    let order: Vec<Scenario> = rows.iter().map(|row| row.plan.scenario).collect();
+    let place = |row: &Row| order.iter().position(|scenario| *scenario == row.plan.scenario);
+    rows.sort_by(|a, b| place(a).cmp(&place(b)).then(a.plan.rate.total_cmp(&b.plan.rate)));
     if args.is_json() {
         if let Some((rate, slo_ns)) = max {
             out_line(&report::max_json(rate, slo_ns).to_string())?;
         }
     } else {
-        out(&report::table(&runner.rows))?;
+        out(&report::table(rows))?;
         if let Some((rate, slo_ns)) = max {
-            out_line(&max_text(rate, slo_ns))?;
+            out_line(&format!("\n{}", max_text(rate, slo_ns)))?;
         }
     }
     if let Some(plot) = plot {
-        plot.write(&report::chart(&runner.rows, max), &report::table(&runner.rows))?;
+        plot.write_page(&report::chart(rows, max), &page::page(rows, max))?;
+    }
+    grown(rows)
+}
+
+/// Fails if a soak found that something grows.
+fn grown(rows: &[Row]) -> Result<(), Failure> {
+    for row in rows {
+        let growing = row.soak.as_ref().map(|soak| soak.failures()).unwrap_or_default();
+        if !growing.is_empty() {
+            return Err(Failure::failed(format!(
+                "{} grew over the second half of the soak (scenario {}); the figures are above",
+                growing.join(", "),
+                row.plan.scenario.name()
+            )));
+        }
     }
     Ok(())
 }
@@ -66,24 +87,41 @@ fn max_text(rate: Option<f64>, slo_ns: u64) -> String {
     let slo = show_ns(slo_ns);
     match rate {
         Some(rate) => {
-            format!("\nhighest rate with p99 within {slo}: {} events/s", show_rate(rate).trim())
+            format!("highest rate with p99 within {slo}: {} events/s", show_rate(rate).trim())
         }
-        None => format!("\np99 is over {slo} at every rate; a shorter --linger may help"),
+        None => format!("p99 is over {slo} at every rate; a shorter --linger may help"),
     }
 }
 
 /// Runs one load after the other, on the same events.
 struct Runner<'a> {
     args: &'a Args,
-    events: Option<Events>,
+    events: Option<(Scenario, Events)>,
     rows: Vec<Row>,
 }
 
 impl Runner<'_> {
-    /// Makes the events that a plan needs, unless there are as many.
+    /// Runs one rate after the other, on events made once, for the highest of them.
+    fn load_all(&mut self, plan: &LoadPlan, rates: &[f64]) -> Result<(), Failure> {
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        self.prepare(&LoadPlan { rate: most, ..plan.clone() })?;
+        for &rate in rates {
+            self.load(LoadPlan { rate, ..plan.clone() })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the events that a plan needs, unless there are as many, or a soak makes them as it
+    /// goes.
     fn prepare(&mut self, plan: &LoadPlan) -> Result<(), Failure> {
+        if self.args.soak.is_on() {
+            return Ok(());
+        }
+        let shape = shape(plan.scenario);
         let needed = plan.events_per_side();
-        if self.events.as_ref().is_some_and(|events| events.len() as u64 >= 2 * needed) {
+        let enough =
+            |(of, events): &(Scenario, Events)| *of == shape && events.len() as u64 >= 2 * needed;
+        if self.events.as_ref().is_some_and(enough) {
             return Ok(());
         }
         let bytes = needed.saturating_mul(2 * EVENT_BYTES);
@@ -91,7 +129,8 @@ impl Runner<'_> {
         let count = u32::try_from(needed).ok().filter(|_| bytes <= allowed).ok_or_else(|| {
             Failure::usage(format!(
                 "{} events/s for {:.0} s are {} in memory before the engine gets any, and {} (a \
-                 quarter of what there is) are allowed; give a lower rate or a shorter --duration",
+                 quarter of what there is) are allowed; give a lower rate, a shorter --duration, \
+                 or --soak, which makes events as it goes",
                 show_rate(plan.rate).trim(),
                 plan.duration.as_secs_f64(),
                 show_size(bytes),
@@ -100,18 +139,24 @@ impl Runner<'_> {
         })?;
         // The old ones go first: there may not be room for both.
         self.events = None;
-        self.events = Some(Events::new(plan.workload, self.args.seed(), count.max(1)));
+        let events = scenario_events(plan.workload, shape, self.args.seed(), count.max(1));
+        self.events = Some((shape, events));
         Ok(())
     }
 
     fn load(&mut self, plan: LoadPlan) -> Result<(), Failure> {
-        let Some(events) = &self.events else { return Ok(()) };
+        let supply = match &self.events {
+            Some((_, events)) => Supply::Memory(events),
+            None => Supply::Made { seed: self.args.seed() },
+        };
         let stop = || os::interrupted().is_some();
-        let run = load::run(&plan, events, &stop).map_err(|error| failure(&error))?;
+        let run = load::run(&plan, supply, &stop).map_err(|error| failure(&error))?;
         if self.rows.is_empty() {
             run.notes.iter().for_each(|note| Console::stderr().note(note));
         }
-        let row = Row { plan, run, seed: self.args.seed() };
+        let soak = &self.args.soak;
+        let soak = soak.is_on().then(|| soak.judge(&plan, &run.samples));
+        let row = Row { plan, run, seed: self.args.seed(), soak };
         if self.args.is_json() {
             out_line(&row.json(self.args).to_string())?;
         }
@@ -119,6 +164,11 @@ impl Runner<'_> {
         self.rows.push(row);
         Ok(())
     }
+}
+
+/// The scenario that events are made for: most change only when they are due.
+fn shape(scenario: Scenario) -> Scenario {
+    if scenario.shapes_events() { scenario } else { Scenario::None }
 }
 
 fn failure(error: &LoadError) -> Failure {

@@ -3,19 +3,23 @@
 use serde_json::{Value, json};
 
 use crate::cli::load::Args;
+use crate::cli::load::scenario::describe;
+use crate::cli::load::soak::{Soak, samples_json};
 use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
-use crate::cli::text::{columns_right, show_ns, show_rate};
-use crate::workload::load::{LoadPlan, LoadRun};
+use crate::cli::text::{columns_right, show_count, show_ns, show_rate};
+use crate::workload::load::{LoadPlan, LoadRun, Scenario};
 
 /// One rate.
 pub(super) struct Row {
     pub(super) plan: LoadPlan,
     pub(super) run: LoadRun,
     pub(super) seed: u64,
+    /// What a soak came to.
+    pub(super) soak: Option<Soak>,
 }
 
 /// The percentiles that are shown, by the names that they have in JSON and in tables.
-const QUANTILES: [(&str, &str, f64); 5] = [
+pub(super) const QUANTILES: [(&str, &str, f64); 5] = [
     ("p50", "p50", 0.5),
     ("p90", "p90", 0.9),
     ("p99", "p99", 0.99),
@@ -47,8 +51,9 @@ impl Row {
         }
         latency.insert("max".to_owned(), json!(self.latency_max()));
         let late = &run.producer_late_ns;
-        json!({
+        let mut object = json!({
             "workload": plan.workload.name,
+            "scenario": plan.scenario.name(),
             "offered_rate": plan.rate,
             "achieved_rate": run.achieved_rate().round(),
             "kept_up": run.kept_up(),
@@ -80,7 +85,24 @@ impl Row {
             "seed": self.seed,
             "state_rows_peak": run.state_rows_peak,
             "state_bytes_peak": run.state_bytes_peak,
-        })
+            "late_rows": run.late_rows,
+            "busiest_core_share": (run.busiest_core_share * 1e4).round() / 1e4,
+            "lane_batches": plan.lane_batches,
+        });
+        if let Some(soak) = &self.soak {
+            object["soak"] = soak.json();
+            object["samples"] = samples_json(&run.samples);
+        }
+        object
+    }
+
+    /// What tells this row from the others, for people.
+    pub(super) fn name(&self, rows: &[Row]) -> String {
+        let rate = format!("{}/s", show_rate(self.plan.rate));
+        match has_scenarios(rows) {
+            true => format!("{} at {rate}", self.plan.scenario.name()),
+            false => rate,
+        }
     }
 }
 
@@ -89,39 +111,76 @@ pub(super) fn max_json(rate: Option<f64>, slo_ns: u64) -> Value {
     json!({ "max_rate": rate, "slo_ns": slo_ns })
 }
 
-/// The rates in a table, the lowest first.
-pub(super) fn table(rows: &[Row]) -> String {
-    let mut head = vec!["offered/s", "achieved/s", "kept up"];
+/// Whether rows differ, or their one scenario is worth a word.
+pub(super) fn has_scenarios(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.plan.scenario != Scenario::None)
+}
+
+/// The figures, a row a rate and scenario, under a head.
+pub(super) fn figures(rows: &[Row]) -> Vec<Vec<String>> {
+    let names = has_scenarios(rows);
+    let mut head = if names { vec!["scenario"] } else { Vec::new() };
+    head.extend(["offered/s", "achieved/s", "kept up"]);
     head.extend(QUANTILES.map(|(_, title, _)| title));
     head.extend(["max", "late p99", "pairs"]);
+    if names {
+        head.extend(["rows peak", "busiest core"]);
+    }
     let mut lines: Vec<Vec<String>> = vec![head.into_iter().map(str::to_owned).collect()];
     let or_dash = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), show_ns);
     for row in rows {
-        let mut line = vec![
-            show_rate(row.plan.rate),
-            show_rate(row.run.achieved_rate()),
-            if row.run.kept_up() { "yes" } else { "no" }.to_owned(),
-        ];
+        let (plan, run) = (&row.plan, &row.run);
+        let mut line = if names { vec![plan.scenario.name().to_owned()] } else { Vec::new() };
+        line.extend([
+            show_rate(plan.rate),
+            show_rate(run.achieved_rate()),
+            if run.kept_up() { "yes" } else { "no" }.to_owned(),
+        ]);
         line.extend(QUANTILES.map(|(_, _, quantile)| or_dash(row.latency(quantile))));
         line.push(or_dash(row.latency_max()));
-        line.push(show_ns(row.run.producer_late_ns.value_at_quantile(0.99)));
-        line.push(row.run.latency_ns.len().to_string());
+        line.push(show_ns(run.producer_late_ns.value_at_quantile(0.99)));
+        line.push(run.latency_ns.len().to_string());
+        if names {
+            line.push(show_count(run.state_rows_peak));
+            line.push(format!("{:.0} %", run.busiest_core_share * 100.0));
+        }
         lines.push(line);
     }
-    let mut text = columns_right(&lines).join("\n");
+    lines
+}
+
+/// The rates in a table, the lowest first, what they have in common, and what soaks came to.
+pub(super) fn table(rows: &[Row]) -> String {
+    let mut text = columns_right(&figures(rows)).join("\n");
     text.push('\n');
     if let Some(row) = rows.first() {
-        text.push_str(&setting(row));
+        text.push_str(&format!("\n{}\n", setting(row)));
     }
+    if has_scenarios(rows) {
+        scenarios(rows).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    }
+    rows.iter().filter_map(|row| row.soak.as_ref()).for_each(|soak| text.push_str(&soak.text()));
     text
 }
 
+/// What the scenarios are, each once.
+pub(super) fn scenarios(rows: &[Row]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for Row { plan, .. } in rows {
+        let line = format!("{}: {}", plan.scenario.name(), describe(&plan.scenario));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
 /// What all rates have in common.
-fn setting(row: &Row) -> String {
+pub(super) fn setting(row: &Row) -> String {
     let (plan, run) = (&row.plan, &row.run);
     format!(
-        "\n{}, seed {}: {} core{} ({}, {}), {} producer{} ({}), {:?} a rate, {:?} of it warm-up, \
-         linger {:?}, batch {}\n",
+        "{}, seed {}: {} core{} ({}, {}), {} producer{} ({}), {:?} a rate, {:?} of it warm-up, \
+         linger {:?}, batch {}",
         plan.workload.name,
         row.seed,
         run.core_count,
@@ -138,37 +197,47 @@ fn setting(row: &Row) -> String {
     )
 }
 
-/// Latency over load. Rates that were not kept up with are rings.
+/// Latency over load. Rates that were not kept up with are rings. Of several scenarios, the p99.
 pub(super) fn chart(rows: &[Row], max: Option<(Option<f64>, u64)>) -> Chart {
     let point = |row: &Row, ns: u64| Point {
         x: row.plan.rate,
         y: ns as f64,
         is_hollow: !row.run.kept_up(),
     };
-    let series = |name: &str, of: &dyn Fn(&Row) -> Option<u64>| Series {
+    let series = |name: &str, scenario: &Scenario, of: &dyn Fn(&Row) -> Option<u64>| Series {
         name: name.to_owned(),
-        points: rows.iter().filter_map(|row| Some(point(row, of(row)?))).collect(),
+        points: rows
+            .iter()
+            .filter(|row| row.plan.scenario == *scenario)
+            .filter_map(|row| Some(point(row, of(row)?)))
+            .collect(),
         form: Form::Line,
     };
-    let mut all: Vec<Series> = QUANTILES
-        .iter()
-        .map(|&(_, title, quantile)| series(title, &|row| row.latency(quantile)))
-        .collect();
-    all.push(series("max", &|row| row.latency_max()));
+    let mut scenarios: Vec<Scenario> = rows.iter().map(|row| row.plan.scenario).collect();
+    scenarios.dedup();
+    let all: Vec<Series> = match &scenarios[..] {
+        [] => Vec::new(),
+        [scenario] => QUANTILES
+            .iter()
+            .map(|&(_, title, quantile)| series(title, scenario, &|row| row.latency(quantile)))
+            .chain([series("max", scenario, &|row| row.latency_max())])
+            .collect(),
+        several => several
+            .iter()
+            .map(|scenario| series(scenario.name(), scenario, &|row| row.latency(0.99)))
+            .collect(),
+    };
     let workload = rows.first().map_or("", |row| row.plan.workload.name);
     let cores = rows.first().map_or(0, |row| row.run.core_count);
+    let what = if scenarios.len() > 1 { "p99 latency" } else { "Latency" };
     let mut chart = Chart {
-        title: format!("Latency over load: {workload}, cores: {cores}"),
+        title: format!("{what} over load: {workload}, cores: {cores}"),
         x: AxisText {
             label: "events a second, due (rings: not kept up with)".to_owned(),
             scale: Scale::Log,
             show: |rate| show_rate(rate),
         },
-        y: AxisText {
-            label: "latency from the due time".to_owned(),
-            scale: Scale::Log,
-            show: |ns| show_ns(ns.round() as u64),
-        },
+        y: latency_axis("latency from the due time"),
         series: all,
         bounds: Vec::new(),
         marks: Vec::new(),
@@ -178,4 +247,8 @@ pub(super) fn chart(rows: &[Row], max: Option<(Option<f64>, u64)>) -> Chart {
         chart.marks.extend(rate.map(|rate| (rate, show_rate(rate))));
     }
     chart
+}
+
+pub(super) fn latency_axis(label: &str) -> AxisText {
+    AxisText { label: label.to_owned(), scale: Scale::Log, show: |ns| show_ns(ns.round() as u64) }
 }

@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Scale {
     Linear,
+    /// Linear, with 0 at the lower end: lengths can be compared.
+    FromZero,
     /// Values from 0 down stand at the lower end.
     Log,
 }
@@ -28,7 +30,7 @@ impl Axis {
         values: impl Iterator<Item = f64>,
         (from, to): (f64, f64),
     ) -> Axis {
-        let usable = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
+        let usable = |value: &f64| value.is_finite() && (scale != Scale::Log || *value > 0.0);
         let (mut low, mut high) = values
             .filter(usable)
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -36,6 +38,7 @@ impl Axis {
             (low, high) = (1.0, 10.0);
         }
         match scale {
+            Scale::FromZero => (low, high) = (low.min(0.0), high.max(low.min(0.0) + 1e-9) * 1.05),
             Scale::Linear if low == high => (low, high) = (low - 1.0, high + 1.0),
             Scale::Linear => {}
             // A little air at both ends.
@@ -47,7 +50,7 @@ impl Axis {
     /// Where a value stands; values outside stand at the ends.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = match self.scale {
-            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Linear | Scale::FromZero => (value - self.low) / (self.high - self.low),
             Scale::Log if value <= 0.0 => 0.0,
             Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
         };
@@ -57,7 +60,7 @@ impl Axis {
     /// The values that get a tick, ascending.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let ticks = match self.scale {
-            Scale::Linear => self.linear_ticks(),
+            Scale::Linear | Scale::FromZero => self.linear_ticks(),
             Scale::Log => self.log_ticks(),
         };
         ticks.into_iter().filter(|tick| (self.low..=self.high).contains(tick)).collect()
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn values_stand_between_the_ends_in_order() {
-        for scale in [Scale::Linear, Scale::Log] {
+        for scale in [Scale::Linear, Scale::FromZero, Scale::Log] {
             let axis = Axis::new(scale, [3.0, 7.0, 500.0].into_iter(), (100.0, 0.0));
             let places: Vec<f64> = [3.0, 7.0, 500.0].map(|value| axis.at(value)).to_vec();
             assert!(places.is_sorted_by(|a, b| a > b), "{places:?}");
@@ -104,7 +107,7 @@ mod tests {
     #[test]
     fn nothing_to_show_is_no_trouble() {
         for values in [vec![], vec![0.0], vec![f64::NAN, f64::INFINITY], vec![-1.0, -1.0]] {
-            for scale in [Scale::Linear, Scale::Log] {
+            for scale in [Scale::Linear, Scale::FromZero, Scale::Log] {
                 let axis = Axis::new(scale, values.iter().copied(), (0.0, 10.0));
                 assert!(axis.at(0.0).is_finite() && axis.ticks().len() < 30, "{values:?}");
             }

@@ -1,6 +1,7 @@
 //! Charts as SVG, alone or in a page of HTML, without anything that has to be fetched.
 
 mod axis;
+mod page;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use crate::cli::Failure;
 use crate::sink::{OpenMode, Output};
 use axis::Axis;
 pub(super) use axis::Scale;
+pub(super) use page::{Page, Part};
 
 /// Lines, or bars, over one pair of axes.
 pub(super) struct Chart {
@@ -41,6 +43,8 @@ pub(super) struct Series {
 pub(super) enum Form {
     Line,
     Bars,
+    /// A thin line without its points: for many of them.
+    Trace,
 }
 
 /// A value at a place.
@@ -87,6 +91,7 @@ impl Chart {
             match series.form {
                 Form::Line => line(&mut svg, series, colour, &x, &y),
                 Form::Bars => bars(&mut svg, series, colour, self.bar_width(&x), (&x, &y)),
+                Form::Trace => trace(&mut svg, series, colour, &x, &y),
             }
             let at = TOP + 10.0 + 20.0 * index as f64;
             let left = WIDTH - RIGHT + 15.0;
@@ -157,16 +162,7 @@ impl Chart {
 }
 
 fn line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
-    let places: Vec<String> = series
-        .points
-        .iter()
-        .map(|point| format!("{:.1},{:.1}", x.at(point.x), y.at(point.y)))
-        .collect();
-    let _ = writeln!(
-        svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-        places.join(" ")
-    );
+    polyline(svg, series, (colour, 2.0), x, y);
     for point in &series.points {
         let fill = if point.is_hollow { "#fff" } else { colour };
         let _ = writeln!(
@@ -177,6 +173,24 @@ fn line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
             y.at(point.y)
         );
     }
+}
+
+fn trace(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
+    polyline(svg, series, (colour, 1.3), x, y);
+}
+
+fn polyline(svg: &mut String, series: &Series, pen: (&str, f64), x: &Axis, y: &Axis) {
+    let (colour, width) = pen;
+    let places: Vec<String> = series
+        .points
+        .iter()
+        .map(|point| format!("{:.1},{:.1}", x.at(point.x), y.at(point.y)))
+        .collect();
+    let _ = writeln!(
+        svg,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
+        places.join(" ")
+    );
 }
 
 fn bars(svg: &mut String, series: &Series, colour: &str, width: f64, (x, y): (&Axis, &Axis)) {
@@ -229,6 +243,11 @@ impl PlotFile {
         }
     }
 
+    /// Whether it is a page rather than a chart.
+    pub(super) fn is_page(&self) -> bool {
+        self.is_page
+    }
+
     /// Opens the file, before the work whose result it is to show.
     ///
     /// # Errors
@@ -252,22 +271,27 @@ impl OpenPlot {
     /// # Errors
     /// [`Failure::Failed`] says why it cannot be written.
     pub(super) fn write(self, chart: &Chart, words: &str) -> Result<(), Failure> {
-        let text = if self.is_page { page(chart, words) } else { chart.svg() };
+        if !self.is_page {
+            return self.write_text(&chart.svg());
+        }
+        let page = Page { title: chart.title.clone(), parts: vec![Part::Text(words.to_owned())] };
+        self.write_text(&page.html_with(Some(chart)))
+    }
+
+    /// Writes a page, or, where only a chart was asked for, a chart.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] says why it cannot be written.
+    pub(super) fn write_page(self, chart: &Chart, page: &Page) -> Result<(), Failure> {
+        let text = if self.is_page { page.html_with(None) } else { chart.svg() };
+        self.write_text(&text)
+    }
+
+    fn write_text(self, text: &str) -> Result<(), Failure> {
         let written = self.output.write(text.as_bytes(), 0).and_then(|()| self.output.commit());
         written
             .map_err(|error| Failure::failed(format!("--plot {error}; the results are complete")))
     }
-}
-
-fn page(chart: &Chart, words: &str) -> String {
-    let (title, svg, words) = (escape(&chart.title), chart.svg(), escape(words));
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <title>{title}</title>\n\
-         <style>body {{ font-family: sans-serif; margin: 2em; }} \
-         svg {{ max-width: 100%; height: auto; }} pre {{ overflow-x: auto; }}</style>\n\
-         </head>\n<body>\n{svg}<pre>{words}</pre>\n</body>\n</html>\n"
-    )
 }
 
 #[cfg(test)]
@@ -336,8 +360,16 @@ mod tests {
 
     #[test]
     fn a_page_has_the_chart_and_the_words() {
-        let page = page(&chart(Form::Line), "1 < 2");
+        let parts = vec![Part::Text("1 < 2".to_owned())];
+        let page = Page { title: "R&D".to_owned(), parts }.html_with(Some(&chart(Form::Line)));
         assert!(page.contains("<svg ") && page.contains("<pre>1 &lt; 2</pre>"), "{page}");
+        assert!(page.contains("<title>R&amp;D</title>"), "{page}");
+    }
+
+    #[test]
+    fn a_trace_is_a_line_without_points() {
+        let svg = chart(Form::Trace).svg();
+        assert!(svg.contains("<polyline") && !svg.contains("<circle"), "{svg}");
     }
 
     #[test]

@@ -4,12 +4,16 @@
 //!
 //! Events go in through the engine's public push sources, from threads of their own.
 
+mod growth;
 mod producer;
+mod sample;
+mod scenario;
 mod search;
+mod shape;
 mod sink;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -18,15 +22,20 @@ use crate::engine::{Engine, EngineError, Finished, Source};
 use crate::error::PushError;
 use crate::event::Side;
 use crate::exchange::Promise;
-use crate::join::JoinKind;
+use crate::join::{Counters, JoinKind};
 use crate::runtime::RuntimeKind;
 use crate::time::{Clock, MonotonicClock};
 use crate::workload::{DISORDER_MS, EngineSetup, Events, Outcome, Workload};
 
 use producer::{Produced, Producer, Schedule};
+use sample::{Sampler, Window};
 use sink::LatencySink;
 
+pub use growth::{Trend, Verdict, trend};
+pub use sample::Sample;
+pub use scenario::Scenario;
 pub use search::find_max;
+pub use shape::scenario_events;
 
 /// How producers wait for the next event that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +79,23 @@ pub struct LoadPlan {
     pub batch: usize,
     /// Batches under way from a producer to a core.
     pub lane_batches: usize,
+    /// What goes other than smoothly.
+    pub scenario: Scenario,
+    /// How often to take a [`Sample`], if at all. It costs each core a step's time.
+    pub sample_every: Option<Duration>,
+}
+
+/// Where the events of a load come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Supply<'a> {
+    /// Made before, by [`scenario_events`]: producers read memory and do nothing else.
+    Memory(&'a Events),
+    /// Made by the producers as they go, about 50 ns an event for each producer: for loads that do
+    /// not fit memory, and where the program's own memory is looked at.
+    Made {
+        /// What they are made from.
+        seed: u64,
+    },
 }
 
 impl LoadPlan {
@@ -113,6 +139,12 @@ pub struct LoadRun {
     pub state_rows_peak: u64,
     /// Most bytes of state.
     pub state_bytes_peak: u64,
+    /// Rows that came too late; there are none in any scenario.
+    pub late_rows: u64,
+    /// Of all rows, those of the core that got most.
+    pub busiest_core_share: f64,
+    /// Looks at the run, if the plan asks for them.
+    pub samples: Vec<Sample>,
     /// What the user should know about where and how it ran.
     pub notes: Vec<String>,
 }
@@ -194,29 +226,30 @@ const LEAD: Duration = Duration::from_millis(20);
 /// [`LoadError`].
 pub fn run(
     plan: &LoadPlan,
-    events: &Events,
+    supply: Supply<'_>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<LoadRun, LoadError> {
-    let available = Side::BOTH.map(|side| events.side(side).len()).into_iter().min().unwrap_or(0);
-    if (available as u64) < plan.events_per_side() {
-        let needed = plan.events_per_side();
-        return Err(LoadError::TooFewEvents { events: available, needed });
+    if let Supply::Memory(events) = supply {
+        let lens = Side::BOTH.map(|side| events.side(side).len());
+        let (events, needed) = (lens[0].min(lens[1]), plan.events_per_side());
+        if (events as u64) < needed {
+            return Err(LoadError::TooFewEvents { events, needed });
+        }
     }
-    let spec = plan.workload.built_spec(JoinKind::Inner).map_err(EngineError::Spec)?;
-    let engine = Engine::builder(spec)
-        .cores(plan.setup.cores.clone())
-        .runtime(plan.setup.runtime)
-        .idle(plan.setup.idle)
-        .simd(plan.setup.simd)
-        .linger(plan.linger)
-        .batch_events(plan.batch)
-        .lane_batches(plan.lane_batches)
-        .sinks(|_| LatencySink::new())
-        .start()?;
-    let sources = sources(&engine, plan.producers.max(1))?;
+    let mut windows = Vec::new();
+    let engine = start(plan, &mut windows)?;
+    let sources = sources(&engine, plan)?;
     let start_ns = MonotonicClock.now_ns() + LEAD.as_nanos() as u64;
     let schedule = Arc::new(Schedule::new(plan, start_ns));
-    let produced = produce(sources, &schedule, events, plan, stop);
+    let mut sampler = plan.sample_every.map(|every| {
+        let expected = 2.0 * plan.duration.as_secs_f64() / every.as_secs_f64().max(1e-9);
+        Sampler::new(windows, every, start_ns, expected as usize)
+    });
+    let produced = produce(sources, &schedule, supply, plan, stop, |done| {
+        if let Some(sampler) = &mut sampler {
+            sampler.run(&engine, done);
+        }
+    });
     // A producer is refused only by an engine that has stopped, which says why when it is joined.
     let (produced, sources): (Vec<Produced>, Vec<_>) = match produced {
         Ok(produced) => produced.into_iter().unzip(),
@@ -230,38 +263,70 @@ pub fn run(
     drop(sources);
     let finished = engine.finish()?;
     flushed?;
-    Ok(summary(plan, &schedule, end_ns, produced, finished))
+    let samples = sampler.map_or_else(Vec::new, |sampler| sampler.samples);
+    Ok(LoadRun { samples, ..summary(plan, &schedule, end_ns, produced, finished) })
+}
+
+/// Starts the engine; adds the window of each shard, if samples are to be taken.
+fn start(plan: &LoadPlan, windows: &mut Vec<Window>) -> Result<Engine<LatencySink>, EngineError> {
+    let spec = plan.workload.built_spec(JoinKind::Inner).map_err(EngineError::Spec)?;
+    Engine::builder(spec)
+        .cores(plan.setup.cores.clone())
+        .runtime(plan.setup.runtime)
+        .idle(plan.setup.idle)
+        .simd(plan.setup.simd)
+        .linger(plan.linger)
+        .batch_events(plan.batch)
+        .lane_batches(plan.lane_batches)
+        .sinks(|_| {
+            let sampled = plan.sample_every.map(|every| {
+                let window = Window::new(sink::LATENCY_NS_MAX);
+                windows.push(window.clone());
+                (window, every)
+            });
+            LatencySink::new(plan.scenario, sampled)
+        })
+        .start()
 }
 
 type Pair = [Source; 2];
 
 /// A source of each side for each producer. All of them exist before the first promises anything.
-fn sources(engine: &Engine<LatencySink>, producers: usize) -> Result<Vec<Pair>, EngineError> {
-    let promise = Promise::Disorder(DISORDER_MS);
+fn sources(engine: &Engine<LatencySink>, plan: &LoadPlan) -> Result<Vec<Pair>, EngineError> {
+    let disorder_ms = DISORDER_MS.saturating_add_unsigned(plan.scenario.disorder_ms());
+    let promise = Promise::Disorder(disorder_ms);
     let source = |side| engine.source_with(side, promise);
-    (0..producers).map(|_| Ok([source(Side::Left)?, source(Side::Right)?])).collect()
+    (0..plan.producers.max(1)).map(|_| Ok([source(Side::Left)?, source(Side::Right)?])).collect()
 }
 
 /// Runs the producers to their ends. They give their sources back, so that none ends before all
-/// have pushed everything.
+/// have pushed everything. `meanwhile` runs until the receiver that it is given is cut off.
 fn produce(
     sources: Vec<Pair>,
     schedule: &Arc<Schedule>,
-    events: &Events,
+    supply: Supply<'_>,
     plan: &LoadPlan,
     stop: &(dyn Fn() -> bool + Sync),
+    meanwhile: impl FnOnce(&mpsc::Receiver<()>),
 ) -> Result<Vec<(Produced, Pair)>, LoadError> {
     let count = sources.len();
+    let (working, done) = mpsc::channel();
     std::thread::scope(|scope| {
         let threads: Vec<_> = sources
             .into_iter()
             .enumerate()
             .map(|(index, sources)| {
                 let schedule = Arc::clone(schedule);
-                let producer = Producer::new(schedule, sources, (index, count), plan);
-                scope.spawn(move || producer.run(events, stop))
+                let working = working.clone();
+                scope.spawn(move || {
+                    // Dropped at the end, whatever the end.
+                    let _working: mpsc::Sender<()> = working;
+                    Producer::new(schedule, sources, (index, count), plan, supply).run(stop)
+                })
             })
             .collect();
+        drop(working);
+        meanwhile(&done);
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -287,6 +352,11 @@ fn summary(
     for produced in &produced {
         let _ = producer_late_ns.add(&produced.late_ns);
     }
+    let report = finished.report;
+    let rows_of = |counters: &Counters| -> u64 {
+        Side::BOTH.iter().map(|&side| counters.side(side).rows).sum()
+    };
+    let most = report.shards.iter().map(|shard| rows_of(&shard.counters)).max().unwrap_or(0);
     let due_ns = plan.duration.as_nanos() as u64;
     let elapsed_ns = end_ns.saturating_sub(schedule.start_ns()).max(due_ns);
     LoadRun {
@@ -298,11 +368,14 @@ fn summary(
         producer_late_ns,
         producer_cpu: produced.iter().map(|produced| produced.cpu).fold(0.0, f64::max),
         outcome,
-        core_count: finished.report.cores.len(),
-        runtime: finished.report.runtime,
-        state_rows_peak: finished.report.state_rows_peak,
-        state_bytes_peak: finished.report.state_bytes_peak,
-        notes: finished.report.notes,
+        core_count: report.cores.len(),
+        runtime: report.runtime,
+        state_rows_peak: report.state_rows_peak,
+        state_bytes_peak: report.state_bytes_peak,
+        late_rows: Side::BOTH.iter().map(|&side| report.counters.side(side).late).sum(),
+        busiest_core_share: most as f64 / rows_of(&report.counters).max(1) as f64,
+        samples: Vec::new(),
+        notes: report.notes,
     }
 }
 

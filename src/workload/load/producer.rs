@@ -9,8 +9,9 @@ use crate::engine::Source;
 use crate::error::PushError;
 use crate::event::{EventBatch, Key, Side};
 use crate::time::{Clock, MonotonicClock, Timestamp};
-use crate::workload::load::{LoadError, LoadPlan, Pace, sink};
-use crate::workload::{CpuClock, Events};
+use crate::workload::load::shape::Shaped;
+use crate::workload::load::{LoadError, LoadPlan, Pace, Scenario, Supply, sink};
+use crate::workload::{CpuClock, SideEvents, WorkloadEvent};
 
 /// Events of a side that go to the engine in one call at most: who is behind does not go on for
 /// long without looking at the clock.
@@ -23,6 +24,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 pub(super) struct Schedule {
     start_ns: u64,
     rate: f64,
+    scenario: Scenario,
     /// Events due before this are not measured.
     measured_from_ns: u64,
     /// When to give up.
@@ -36,6 +38,7 @@ impl Schedule {
         Schedule {
             start_ns,
             rate: plan.rate,
+            scenario: plan.scenario,
             measured_from_ns: start_ns + ns(plan.warm_up),
             end_ns: start_ns + 2 * ns(plan.duration),
             event_count: plan.event_count(),
@@ -47,8 +50,10 @@ impl Schedule {
     }
 
     /// When event `k` of both sides together is due. Exact to the nanosecond for 100 days.
-    pub(super) fn due_ns(&self, k: u64) -> u64 {
-        self.start_ns + (k as f64 * (1e9 / self.rate)) as u64
+    /// `can_stall` is whether it comes from the source that falls silent, if one does.
+    fn due_ns(&self, k: u64, can_stall: bool) -> u64 {
+        let even_ns = (k as f64 * (1e9 / self.rate)) as u64;
+        self.start_ns + self.scenario.due_ns(even_ns, can_stall)
     }
 
     /// What a row says of when it was due: 0 for "not measured".
@@ -67,39 +72,81 @@ pub(super) struct Produced {
     pub(super) cpu: f64,
 }
 
+/// Where the events of one source come from.
+enum Stream<'a> {
+    Memory { events: &'a SideEvents, next: usize, step: usize },
+    Made { events: Box<Shaped>, skip: usize, step: usize },
+}
+
+impl Iterator for Stream<'_> {
+    type Item = WorkloadEvent;
+
+    #[inline]
+    fn next(&mut self) -> Option<WorkloadEvent> {
+        match self {
+            Stream::Memory { events, next, step } => {
+                let i = *next;
+                *next += *step;
+                let (key, ts, id) = (*events.keys.get(i)?, *events.ts.get(i)?, *events.ids.get(i)?);
+                Some(WorkloadEvent { key, ts, id: u64::from(id) })
+            }
+            Stream::Made { events, skip, step } => {
+                let event = events.nth(*skip);
+                *skip = *step - 1;
+                event
+            }
+        }
+    }
+}
+
+/// One source of a producer, and its events.
+struct Line<'a> {
+    source: Source,
+    stream: Stream<'a>,
+    batch: EventBatch,
+    /// The place among those of both sides of the next event.
+    place: u64,
+    can_stall: bool,
+}
+
 /// A producer: of `count` of them, this one pushes every `count`-th event of each side.
-pub(super) struct Producer {
+pub(super) struct Producer<'a> {
     schedule: Arc<Schedule>,
-    sources: [Source; 2],
-    batches: [EventBatch; 2],
+    lines: [Line<'a>; 2],
     pace: Pace,
-    /// The place in its side of the next event.
-    next: usize,
-    side: Side,
     count: usize,
     /// When the engine had taken the last push.
     released_ns: u64,
     produced: Produced,
 }
 
-impl Producer {
+impl<'a> Producer<'a> {
     pub(super) fn new(
         schedule: Arc<Schedule>,
         sources: [Source; 2],
         (index, count): (usize, usize),
         plan: &LoadPlan,
-    ) -> Producer {
-        let batch = |side| {
-            EventBatch::with_capacity(side, PUSH_EVENTS_MAX, PUSH_EVENTS_MAX * sink::ROW_BYTES)
+        supply: Supply<'a>,
+    ) -> Producer<'a> {
+        let line = |source: Source| {
+            let side = source.side();
+            Line {
+                source,
+                stream: supply.stream(plan, side, (index, count)),
+                batch: EventBatch::with_capacity(
+                    side,
+                    PUSH_EVENTS_MAX,
+                    PUSH_EVENTS_MAX * sink::ROW_BYTES,
+                ),
+                place: 2 * index as u64 + side.index() as u64,
+                can_stall: index == 0 && side == Side::Left,
+            }
         };
         Producer {
             released_ns: schedule.start_ns(),
+            lines: sources.map(line),
             schedule,
-            sources,
-            batches: Side::BOTH.map(batch),
             pace: plan.pace,
-            next: index,
-            side: Side::Left,
             count,
             produced: Produced { pushed: 0, late_ns: sink::histogram(), cpu: 0.0 },
         }
@@ -108,7 +155,6 @@ impl Producer {
     /// Pushes everything. Gives the sources back, still open.
     pub(super) fn run(
         mut self,
-        events: &Events,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(Produced, [Source; 2]), LoadError> {
         let (from_ns, from_cpu_ns) = (self.schedule.start_ns(), CpuClock::Thread.now_ns());
@@ -116,28 +162,27 @@ impl Producer {
             if stop() {
                 return Err(LoadError::Interrupted);
             }
-            let k = self.place();
             let now_ns = MonotonicClock.now_ns();
-            if k >= self.schedule.event_count || now_ns > self.schedule.end_ns {
+            let Some(due_ns) = self.due_ns().filter(|_| now_ns <= self.schedule.end_ns) else {
                 break;
-            }
-            let due_ns = self.schedule.due_ns(k);
+            };
             if now_ns < due_ns {
                 self.wait(due_ns - now_ns);
                 continue;
             }
-            self.collect(events, now_ns);
+            self.collect(now_ns);
             self.push().map_err(LoadError::Push)?;
         }
         let cpu_ns = CpuClock::Thread.now_ns() - from_cpu_ns;
         let wall_ns = MonotonicClock.now_ns().saturating_sub(from_ns).max(1);
         self.produced.cpu = cpu_ns as f64 / wall_ns as f64;
-        Ok((self.produced, self.sources))
+        Ok((self.produced, self.lines.map(|line| line.source)))
     }
 
-    /// The place of the next event among those of both sides.
-    fn place(&self) -> u64 {
-        2 * self.next as u64 + self.side.index() as u64
+    /// When the next event of either side is due; `None` when there is none any more.
+    fn due_ns(&self) -> Option<u64> {
+        let left = self.lines.iter().filter(|line| line.place < self.schedule.event_count);
+        left.map(|line| self.schedule.due_ns(line.place, line.can_stall)).min()
     }
 
     fn wait(&self, ns: u64) {
@@ -147,45 +192,55 @@ impl Producer {
         }
     }
 
-    /// Puts all events that are due into the batches of their sides.
-    fn collect(&mut self, events: &Events, now_ns: u64) {
-        for (batch, side) in self.batches.iter_mut().zip(Side::BOTH) {
-            batch.reset(side, 0, Default::default());
-        }
-        loop {
-            let k = self.place();
-            let due_ns = self.schedule.due_ns(k);
-            let batch = &mut self.batches[self.side.index()];
-            let is_full = batch.len() >= PUSH_EVENTS_MAX;
-            if k >= self.schedule.event_count || due_ns > now_ns || is_full {
-                return;
+    /// Puts all events that are due into the batches of their sides, up to a full one each.
+    fn collect(&mut self, now_ns: u64) {
+        let schedule = &self.schedule;
+        for line in &mut self.lines {
+            line.batch.reset(line.source.side(), 0, Default::default());
+            while line.place < schedule.event_count && line.batch.len() < PUSH_EVENTS_MAX {
+                let due_ns = schedule.due_ns(line.place, line.can_stall);
+                if due_ns > now_ns {
+                    break;
+                }
+                // There are as many as the schedule asks for: this was seen to before.
+                let Some(event) = line.stream.next() else { break };
+                let ts = Timestamp::new(event.ts).unwrap_or(Timestamp::MIN);
+                let row = sink::row(event.id, schedule.mark(due_ns));
+                let pushed = line.batch.push(line.source.hasher(), Key::Int(event.key), ts, &row);
+                // Integer keys and short rows in batches of bounded length: nothing to refuse.
+                debug_assert!(pushed.is_ok());
+                // The engine is to blame for the time up to when it had taken what came before.
+                let ready_ns = due_ns.max(self.released_ns);
+                self.produced.late_ns.saturating_record(now_ns.saturating_sub(ready_ns));
+                line.place += 2 * self.count as u64;
             }
-            let (columns, i) = (events.side(self.side), self.next);
-            let key = Key::Int(columns.keys[i]);
-            let ts = Timestamp::new(columns.ts[i]).unwrap_or(Timestamp::MIN);
-            let row = sink::row(columns.ids[i], self.schedule.mark(due_ns));
-            let hasher = self.sources[self.side.index()].hasher();
-            let pushed = batch.push(hasher, key, ts, &row);
-            // Integer keys and short rows in batches of bounded length: nothing to refuse.
-            debug_assert!(pushed.is_ok());
-            // The engine is to blame for the time up to when it had taken what came before.
-            let ready_ns = due_ns.max(self.released_ns);
-            self.produced.late_ns.saturating_record(now_ns.saturating_sub(ready_ns));
-            if self.side == Side::Right {
-                self.next += self.count;
-            }
-            self.side = self.side.other();
         }
     }
 
     fn push(&mut self) -> Result<(), PushError> {
-        for (source, batch) in self.sources.iter_mut().zip(&self.batches) {
-            if !batch.is_empty() {
-                source.push_batch(batch)?;
-                self.produced.pushed += batch.len() as u64;
+        for line in &mut self.lines {
+            if !line.batch.is_empty() {
+                line.source.push_batch(&line.batch)?;
+                self.produced.pushed += line.batch.len() as u64;
             }
         }
         self.released_ns = MonotonicClock.now_ns();
         Ok(())
+    }
+}
+
+impl<'a> Supply<'a> {
+    /// Every `count`-th event of a side, from `index` on.
+    fn stream(&self, plan: &LoadPlan, side: Side, (index, count): (usize, usize)) -> Stream<'a> {
+        match *self {
+            Supply::Memory(events) => {
+                Stream::Memory { events: events.side(side), next: index, step: count }
+            }
+            Supply::Made { seed } => {
+                let most = plan.events_per_side();
+                let events = Shaped::new(plan.workload, side, seed, most, plan.scenario);
+                Stream::Made { events: Box::new(events), skip: index, step: count }
+            }
+        }
     }
 }

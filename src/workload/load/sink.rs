@@ -1,22 +1,26 @@
 //! The sink of a load: looks at the clock for every pair.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 
 use crate::event::{Event, Side};
 use crate::join::{Emit, Sink};
 use crate::time::{Clock, MonotonicClock};
 use crate::workload::Outcome;
+use crate::workload::load::Scenario;
+use crate::workload::load::sample::Window;
 
 /// Bytes of a row: the event's number, and when it was due.
 pub(super) const ROW_BYTES: usize = 16;
 
 /// Longer latencies are recorded as this: an hour.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+pub(super) const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// A row. `due_ns` is 0 during the warm-up.
-pub(super) fn row(id: u32, due_ns: u64) -> [u8; ROW_BYTES] {
+pub(super) fn row(id: u64, due_ns: u64) -> [u8; ROW_BYTES] {
     let mut row = [0; ROW_BYTES];
-    row[..8].copy_from_slice(&u64::from(id).to_le_bytes());
+    row[..8].copy_from_slice(&id.to_le_bytes());
     row[8..].copy_from_slice(&due_ns.to_le_bytes());
     row
 }
@@ -32,11 +36,63 @@ pub(super) fn histogram() -> Histogram<u64> {
 pub(super) struct LatencySink {
     pub(super) outcome: Outcome,
     pub(super) latency_ns: Histogram<u64>,
+    samples: Option<Samples>,
+    pauses: Option<Pauses>,
+}
+
+/// What is handed to whoever takes samples.
+#[derive(Debug)]
+struct Samples {
+    window: Window,
+    latency_ns: Histogram<u64>,
+    every_ns: u64,
+    due_ns: u64,
+}
+
+/// When a slow sink stands still: on its first pair, and then from time to time.
+#[derive(Debug)]
+struct Pauses {
+    pause: Duration,
+    every_ns: u64,
+    due_ns: u64,
 }
 
 impl LatencySink {
-    pub(super) fn new() -> LatencySink {
-        LatencySink { outcome: Outcome::default(), latency_ns: histogram() }
+    /// `sampled` is where latencies of the last moments go, and how often.
+    pub(super) fn new(scenario: Scenario, sampled: Option<(Window, Duration)>) -> LatencySink {
+        let pauses = match scenario {
+            Scenario::SlowSink { pause, every } => {
+                Some(Pauses { pause, every_ns: every.as_nanos() as u64, due_ns: 0 })
+            }
+            _ => None,
+        };
+        let samples = sampled.map(|(window, every)| Samples {
+            latency_ns: window.empty(),
+            window,
+            every_ns: every.as_nanos() as u64,
+            due_ns: 0,
+        });
+        LatencySink { outcome: Outcome::default(), latency_ns: histogram(), samples, pauses }
+    }
+
+    #[inline]
+    fn measure(&mut self, due_ns: u64) {
+        let mut now_ns = MonotonicClock.now_ns();
+        if let Some(pauses) = self.pauses.as_mut().filter(|pauses| now_ns >= pauses.due_ns) {
+            std::thread::sleep(pauses.pause);
+            now_ns = MonotonicClock.now_ns();
+            pauses.due_ns = now_ns + pauses.every_ns;
+        }
+        let latency_ns = now_ns.saturating_sub(due_ns);
+        self.latency_ns.saturating_record(latency_ns);
+        if let Some(samples) = &mut self.samples {
+            samples.latency_ns.saturating_record(latency_ns);
+            if now_ns >= samples.due_ns {
+                samples.window.add(&mut samples.latency_ns);
+                // Twice a sample, so that each has about what came in its time.
+                samples.due_ns = now_ns + samples.every_ns / 2;
+            }
+        }
     }
 }
 
@@ -56,7 +112,7 @@ impl Emit for LatencySink {
         // The pair is due when both events are.
         let due_ns = left.1.max(right.1);
         if due_ns > 0 {
-            self.latency_ns.saturating_record(MonotonicClock.now_ns().saturating_sub(due_ns));
+            self.measure(due_ns);
         }
     }
 

@@ -23,6 +23,8 @@ fn plan(rate: f64, duration: Duration, producers: usize) -> LoadPlan {
         linger: Duration::from_micros(100),
         batch: 64,
         lane_batches: 64,
+        scenario: Scenario::None,
+        sample_every: None,
     }
 }
 
@@ -35,7 +37,7 @@ fn a_load_finds_all_pairs_whoever_pushes_them() {
     for producers in [1, 3] {
         let plan = plan(100_000.0, Duration::from_millis(200), producers);
         let events = Events::new(plan.workload, 42, plan.events_per_side() as u32);
-        let run = run(&plan, &events, &never).unwrap();
+        let run = run(&plan, Supply::Memory(&events), &never).unwrap();
         assert_eq!(run.events, 20_000);
         if run.pushed < run.events {
             // A machine so busy that even this was given up says nothing about pairs.
@@ -54,7 +56,7 @@ fn latency_runs_from_the_due_time_and_an_overload_shows() {
     // No engine does this: the events are all due within a microsecond or so each thousand.
     let plan = plan(1e9, Duration::from_millis(1), 1);
     let events = Events::new(plan.workload, 42, plan.events_per_side() as u32);
-    let run = run(&plan, &events, &never).unwrap();
+    let run = run(&plan, Supply::Memory(&events), &never).unwrap();
     assert!(!run.kept_up());
     assert!(run.pushed < run.events, "the rest was given up");
     assert!(run.achieved_rate() < 1e9);
@@ -67,7 +69,7 @@ fn the_warm_up_is_joined_and_not_measured() {
     let mut plan = plan(50_000.0, Duration::from_millis(200), 1);
     plan.warm_up = Duration::from_millis(100);
     let events = Events::new(plan.workload, 42, plan.events_per_side() as u32);
-    let run = run(&plan, &events, &never).unwrap();
+    let run = run(&plan, Supply::Memory(&events), &never).unwrap();
     let measured = run.latency_ns.len();
     assert!(measured > 0 && measured < run.outcome.pairs, "{measured}");
 }
@@ -76,8 +78,79 @@ fn the_warm_up_is_joined_and_not_measured() {
 fn it_stops_when_asked_and_refuses_what_it_cannot_do() {
     let plan = plan(10.0, Duration::from_secs(1_000), 2);
     let events = Events::new(plan.workload, 42, plan.events_per_side() as u32);
-    assert!(matches!(run(&plan, &events, &|| true), Err(LoadError::Interrupted)));
+    assert!(matches!(run(&plan, Supply::Memory(&events), &|| true), Err(LoadError::Interrupted)));
     let few = Events::new(plan.workload, 42, 10);
-    let error = run(&plan, &few, &never).unwrap_err();
+    let error = run(&plan, Supply::Memory(&few), &never).unwrap_err();
     assert!(error.to_string().contains("5000 events of each side"), "{error}");
+}
+
+#[test]
+fn every_scenario_finds_the_pairs_of_its_events_and_none_is_late() {
+    let ms = Duration::from_millis;
+    for (scenario, producers) in [
+        (Scenario::Burst { every: ms(50), factor: 5.0 }, 1),
+        (Scenario::Skew { share: 0.05 }, 2),
+        (Scenario::Disorder { by_ms: 2_000, share: 0.2 }, 2),
+        (Scenario::StalledSource { at: ms(50), lasts: ms(100) }, 2),
+        (Scenario::SlowSink { pause: ms(5), every: ms(50) }, 1),
+    ] {
+        let plan = LoadPlan { scenario, ..plan(50_000.0, Duration::from_millis(200), producers) };
+        let count = plan.events_per_side() as u32;
+        let events = scenario_events(plan.workload, scenario, 42, count);
+        let expected = sort_merge(&events);
+        for supply in [Supply::Memory(&events), Supply::Made { seed: 42 }] {
+            let run = run(&plan, supply, &never).unwrap();
+            assert_eq!(run.late_rows, 0, "{scenario:?}");
+            if run.pushed == run.events {
+                assert_eq!(run.outcome, expected, "{scenario:?} {supply:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slow_sink_and_a_stalled_source_show() {
+    let (pause, every) = (Duration::from_millis(30), Duration::from_millis(100));
+    let scenario = Scenario::SlowSink { pause, every };
+    let slow = LoadPlan { scenario, ..plan(20_000.0, Duration::from_millis(250), 1) };
+    let slow = run(&slow, Supply::Made { seed: 42 }, &never).unwrap();
+    assert!(slow.latency_ns.max() >= 30_000_000, "{}", slow.latency_ns.max());
+    // At this rate 200 ms are 200 s of event time, and rows are kept for some 6 s of it; those of
+    // the right side for as long as the left one is silent, besides.
+    let (at, lasts) = (Duration::from_millis(40), Duration::from_millis(150));
+    let stalled = |scenario| {
+        let plan = plan(200_000.0, Duration::from_millis(200), 1);
+        let workload = plan.workload.with_rate(100);
+        let plan = LoadPlan { scenario, workload, ..plan };
+        run(&plan, Supply::Made { seed: 42 }, &never).unwrap()
+    };
+    let smooth = stalled(Scenario::None);
+    let stalled = stalled(Scenario::StalledSource { at, lasts });
+    if smooth.pushed == smooth.events && stalled.pushed == stalled.events {
+        assert!(
+            stalled.state_rows_peak > smooth.state_rows_peak + 2_000,
+            "{} beside {}",
+            stalled.state_rows_peak,
+            smooth.state_rows_peak
+        );
+    }
+}
+
+#[test]
+fn samples_have_state_and_latency_over_time() {
+    let every = Duration::from_millis(20);
+    let plan =
+        LoadPlan { sample_every: Some(every), ..plan(50_000.0, Duration::from_millis(400), 2) };
+    let run = run(&plan, Supply::Made { seed: 42 }, &never).unwrap();
+    assert!(!run.samples.is_empty());
+    assert!(run.samples.is_sorted_by(|a, b| a.at < b.at), "{:?}", run.samples);
+    let pairs: u64 = run.samples.iter().map(|sample| sample.pairs).sum();
+    assert!(pairs > 0 && pairs <= run.outcome.pairs, "{pairs}");
+    for sample in &run.samples {
+        assert_eq!(sample.latency_ns.is_some(), sample.pairs > 0);
+        assert!(sample.latency_ns.is_none_or(|latency| latency.is_sorted()), "{sample:?}");
+    }
+    assert!(run.samples.iter().any(|sample| sample.state_rows > 0 && sample.state_bytes > 0));
+    #[cfg(target_os = "linux")]
+    assert!(run.samples.iter().all(|sample| sample.rss_bytes.is_some_and(|bytes| bytes > 1 << 20)));
 }

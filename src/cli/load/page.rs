@@ -1,0 +1,199 @@
+//! The report that can be sent to others: what was run and where, the figures, plots of latency by
+//! rate, by percentile and over time, and how to read them.
+
+use std::time::Duration;
+
+use crate::cli::join::show_size;
+use crate::cli::load::max_text;
+use crate::cli::load::report::{self, Row, latency_axis};
+use crate::cli::os;
+use crate::cli::plot::{AxisText, Chart, Form, Page, Part, Point, Scale, Series};
+use crate::cli::text::show_count;
+use crate::runtime::Topology;
+use crate::workload::load::Sample;
+
+/// How the percentiles of a row are spread over the plot: up to one in this many.
+const TAIL_MAX: f64 = 1e5;
+/// Points of such a line, for each factor of ten.
+const TAIL_STEPS: i32 = 10;
+/// Rows that get plots of their own over time: a search has dozens.
+const ROWS_OVER_TIME_MAX: usize = 12;
+
+pub(super) fn page(rows: &[Row], max: Option<(Option<f64>, u64)>) -> Page {
+    let workload = rows.first().map_or("", |row| row.plan.workload.name);
+    let mut parts = vec![Part::Paragraph(summary(rows))];
+    for soak in rows.iter().filter_map(|row| row.soak.as_ref()) {
+        let (conclusion, is_good) = soak.conclusion();
+        parts.push(Part::Verdict(format!("Soak: {conclusion}"), is_good));
+    }
+    if let Some((rate, slo_ns)) = max {
+        parts.push(Part::Verdict(max_text(rate, slo_ns), rate.is_some()));
+    }
+    parts.push(Part::Table(report::figures(rows)));
+    if report::has_scenarios(rows) {
+        parts.push(Part::List(report::scenarios(rows)));
+    }
+    let mut rates: Vec<f64> = rows.iter().map(|row| row.plan.rate).collect();
+    rates.dedup();
+    if rates.len() > 1 {
+        parts.push(Part::Chart(Box::new(report::chart(rows, max))));
+    }
+    parts.push(Part::Chart(Box::new(tails(rows))));
+    for row in rows.iter().take(ROWS_OVER_TIME_MAX) {
+        over_time(row, rows, &mut parts);
+    }
+    parts.extend([Part::Heading("What was run".to_owned()), Part::List(run_facts(rows))]);
+    parts.extend([Part::Heading("How to read it".to_owned()), Part::List(reading())]);
+    Page { title: format!("Latency of {workload} under load"), parts }
+}
+
+fn summary(rows: &[Row]) -> String {
+    let setting = rows.first().map(report::setting).unwrap_or_default();
+    let kept_up = rows.iter().filter(|row| row.run.kept_up()).count();
+    format!("{setting}. {kept_up} of {} loads were kept up with.", rows.len())
+}
+
+/// Latency by percentile: the whole distribution, a line a row.
+fn tails(rows: &[Row]) -> Chart {
+    let line = |row: &Row| {
+        let latency = &row.run.latency_ns;
+        // Beyond the last pair a percentile says nothing new.
+        let most = TAIL_MAX.min(latency.len() as f64);
+        let steps = (most.log10() * f64::from(TAIL_STEPS)).floor().max(0.0) as i32;
+        let point = |step: i32| {
+            let one_in = 10f64.powf(f64::from(step) / f64::from(TAIL_STEPS));
+            let y = latency.value_at_quantile(1.0 - 1.0 / one_in) as f64;
+            Point { x: one_in, y, is_hollow: false }
+        };
+        let points = if latency.is_empty() { Vec::new() } else { (1..=steps).map(point).collect() };
+        Series { name: row.name(rows), points, form: Form::Trace }
+    };
+    Chart {
+        title: "Latency by percentile".to_owned(),
+        x: AxisText {
+            label: "share of pairs that are faster".to_owned(),
+            scale: Scale::Log,
+            show: |one_in| match 100.0 - 100.0 / one_in {
+                percent if one_in < 100.5 => format!("{percent:.0} %"),
+                percent if one_in < 1000.5 => format!("{percent:.1} %"),
+                percent => format!("{percent:.3} %").replace("0 %", " %"),
+            },
+        },
+        y: latency_axis("latency from the due time"),
+        series: rows.iter().map(line).collect(),
+        bounds: Vec::new(),
+        marks: Vec::new(),
+    }
+}
+
+/// Latency, memory and state of one row over time.
+fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
+    let samples = &row.run.samples;
+    if samples.len() < 2 {
+        return;
+    }
+    parts.push(Part::Heading(format!("Over time: {}", row.name(rows))));
+    if let Some(soak) = &row.soak {
+        parts.push(Part::Table(soak.figures()));
+    }
+    let latency = |index: usize| {
+        move |sample: &Sample| sample.latency_ns.map(|latency| latency[index] as f64)
+    };
+    let chart = |title: &str, y: AxisText, lines: Vec<Series>| {
+        Part::Chart(Box::new(Chart {
+            title: title.to_owned(),
+            x: AxisText {
+                label: "time since the first event was due".to_owned(),
+                scale: Scale::FromZero,
+                show: |seconds| format!("{:?}", Duration::from_millis((seconds * 1e3) as u64)),
+            },
+            y,
+            series: lines,
+            bounds: Vec::new(),
+            marks: vec![(row.plan.duration.as_secs_f64(), "last event due".to_owned())],
+        }))
+    };
+    let lines = |named: Vec<(&str, &dyn Fn(&Sample) -> Option<f64>)>| {
+        named.into_iter().map(|(name, of)| series(name, samples, of)).collect::<Vec<_>>()
+    };
+    parts.push(chart(
+        "Latency",
+        latency_axis("latency from the due time"),
+        lines(vec![("p50", &latency(0)), ("p99", &latency(1)), ("max", &latency(2))]),
+    ));
+    let size = AxisText {
+        label: "bytes".to_owned(),
+        scale: Scale::FromZero,
+        show: |bytes| show_size(bytes.max(0.0) as u64),
+    };
+    parts.push(chart(
+        "Memory",
+        size,
+        lines(vec![
+            ("memory (RSS)", &|sample| sample.rss_bytes.map(|bytes| bytes as f64)),
+            ("state", &|sample| Some(sample.state_bytes as f64)),
+        ]),
+    ));
+    let count = AxisText {
+        label: "rows in state".to_owned(),
+        scale: Scale::FromZero,
+        show: |rows| show_count(rows.max(0.0) as u64),
+    };
+    let rows_of = |sample: &Sample| Some(sample.state_rows as f64);
+    parts.push(chart("State", count, lines(vec![("rows", &rows_of)])));
+}
+
+fn series(name: &str, samples: &[Sample], of: &dyn Fn(&Sample) -> Option<f64>) -> Series {
+    let point = |sample: &Sample| {
+        Some(Point { x: sample.at.as_secs_f64(), y: of(sample)?, is_hollow: false })
+    };
+    Series {
+        name: name.to_owned(),
+        points: samples.iter().filter_map(point).collect(),
+        form: Form::Trace,
+    }
+}
+
+/// What somebody else needs to run it again.
+fn run_facts(rows: &[Row]) -> Vec<String> {
+    let topology = Topology::read();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let kernel = topology.kernel.map_or("unknown".to_owned(), |kernel| kernel.to_string());
+    let now = jiff::Timestamp::now();
+    let mut facts = vec![
+        format!("intervale {}", args.join(" ")),
+        format!("version {}, {}", env!("CARGO_PKG_VERSION"), now.strftime("%Y-%m-%d %H:%M UTC")),
+        format!(
+            "{}, {} CPUs to use, kernel {kernel}",
+            os::cpu_model().unwrap_or_else(|| "a processor that does not say its name".to_owned()),
+            topology.cpus_usable()
+        ),
+    ];
+    let mut notes: Vec<&String> = rows.iter().flat_map(|row| &row.run.notes).collect();
+    notes.sort();
+    notes.dedup();
+    facts.extend(notes.into_iter().cloned());
+    let sums = rows.iter().map(|row| {
+        let outcome = &row.run.outcome;
+        format!("{}: {} pairs, checksum {:016x}", row.name(rows), outcome.pairs, outcome.checksum)
+    });
+    facts.extend(sums);
+    facts
+}
+
+fn reading() -> Vec<String> {
+    [
+        "Open loop: event k is due at start + k / rate whether or not the engine keeps up, and \
+         latency runs from when a pair's later event was due to when the sink had the pair. A \
+         stall counts for every event that it held up (no coordinated omission).",
+        "A load is kept up with when the last event was joined at most 1 % of the duration (or \
+         20 ms) after the end. Beyond that, latency is the length of a queue and grows with the \
+         duration.",
+        "Latency includes the linger time, in which events wait for their batch to fill, and how \
+         late the producers were by themselves (late p99 in the table).",
+        "What else the machine does shows first at the right of the plot by percentile: compare \
+         only what was measured on the same machine in the same hour.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
