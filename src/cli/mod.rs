@@ -23,6 +23,7 @@ mod profile;
 mod progress;
 mod shape;
 mod text;
+mod tune;
 mod verify;
 
 use std::ffi::OsString;
@@ -69,6 +70,8 @@ pub enum Command {
     Calibrate(Box<calibrate::Args>),
     /// Checks this host, and says what to change
     Doctor(doctor::Args),
+    /// Tries settings on a workload or on files, and writes a profile of those that help
+    Tune(Box<tune::Args>),
     /// Prints a completion script for a shell
     Completions(completions::Args),
 }
@@ -163,6 +166,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -15,6 +15,7 @@ fn help_texts() {
     help("--help", expect_file!["../data/help/intervale.txt"]);
     help("join --help", expect_file!["../data/help/join.txt"]);
     help("load --help", expect_file!["../data/help/load.txt"]);
+    help("tune --help", expect_file!["../data/help/tune.txt"]);
     help("verify --help", expect_file!["../data/help/verify.txt"]);
     help("calibrate --help", expect_file!["../data/help/calibrate.txt"]);
     help("doctor --help", expect_file!["../data/help/doctor.txt"]);
@@ -28,7 +29,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
     let scratch = tempfile::tempdir().unwrap();
     let root = env!("CARGO_MANIFEST_DIR");
     let mut count = 0;
-    for command in ["join", "load", "verify", "calibrate", "doctor", "completions"] {
+    for command in ["join", "load", "tune", "verify", "calibrate", "doctor", "completions"] {
         let text = Dir::new().run(&format!("{command} --help")).ok().out;
         let examples = text.split("Example").nth(1).expect("an example");
         for example in examples.replace("\\\n", " ").lines() {
@@ -47,8 +48,8 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
         }
     }
     assert_eq!(
-        count, 12,
-        "three of join, one of verify and calibrate, two of load and doctor, three more"
+        count, 16,
+        "three of join, load and tune, one of verify and calibrate, two of doctor, three more"
     );
 }
 

@@ -23,5 +23,6 @@ mod state;
 mod support;
 mod time;
 mod trouble;
+mod tuning;
 mod verify;
 mod window;

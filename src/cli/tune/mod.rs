@@ -1,0 +1,169 @@
+//! `intervale tune`: tries settings of the machine on the user's own workload or files, and writes
+//! a profile of those that bring something.
+
+mod profile_text;
+mod search;
+mod trial;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use crate::cli::bench::{count, workload};
+use crate::cli::profile::Profile;
+use crate::cli::{Console, Failure, os, out};
+use crate::sink::{OpenMode, Output};
+use crate::time::text::TimeSpan;
+use crate::workload::Workload;
+use search::{Search, Settings};
+use trial::Subject;
+
+const EXAMPLES: &str = "\
+Examples (the second in a clone of the repository):
+  intervale tune --workload w2 --events 200_000 --settings idle,batch --budget 5s
+  intervale tune --settings cores,linger --budget 3s --output tuned.toml -- \\
+      --left tests/data/orders.csv --right tests/data/payments.csv --on order_id \\
+      --left-time ts --right-time ts --between -5m..5m
+  intervale join --profile ./tuned.toml --left tests/data/orders.csv \\
+      --right tests/data/payments.csv --on order_id --left-time ts --right-time ts --between 0..5m
+
+One setting after the other is tried: the value that stands and all others in turn, --repeat times,
+each in a process of its own. A value is kept if it is better by more than the noise of the rounds
+and by 2 % at least. In the end all that was kept is compared with what stood at the start, again in
+turn. The profile says what each change brought.";
+
+/// Options of `intervale tune`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A workload to tune for: w1a, w1b, w2, w3a, w3b, w4; without it, files
+    #[arg(long, value_parser = workload)]
+    workload: Option<Workload>,
+    /// What is to become less: time an event, or p99 of latency at --rate
+    #[arg(long, value_enum, default_value_t)]
+    goal: Goal,
+    /// Events of a run for throughput, both sides together
+    #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
+    events: u64,
+    /// Events a second for latency
+    #[arg(long, value_name = "N", value_parser = count)]
+    rate: Option<u64>,
+    /// How long a run for latency takes
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    duration: TimeSpan,
+    /// What to try, in this order: cores, runtime, idle, simd, batch, linger, lane-batches
+    /// [default: all that the runs have]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    settings: Vec<String>,
+    /// Rounds for each setting
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(3..=100)
+    )]
+    repeat: u32,
+    /// Begins no run after so long
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    budget: TimeSpan,
+    /// What stands at the start: latency, throughput, shared-vm, or a file [default: the defaults
+    /// of the options]
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    /// Where the profile goes; - is standard output
+    #[arg(long, value_name = "PATH", default_value = "-")]
+    output: PathBuf,
+    /// Options of `intervale join`: the files to tune for
+    #[arg(last = true, value_name = "JOIN OPTIONS")]
+    join: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Goal {
+    #[default]
+    Throughput,
+    Latency,
+}
+
+/// Searches and writes the profile.
+///
+/// # Errors
+/// [`Failure`] for wrong use, a run that fails, Ctrl-C.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let console = Console::stderr();
+    let subject = args.subject()?;
+    let base: Settings = match &args.profile {
+        None => Settings::default(),
+        Some(name) => Settings::from_profile(&Profile::load(name)?),
+    };
+    let space = subject.space(&base, &args.settings)?;
+    let budget = wall("--budget", args.budget)?;
+    let output = match args.output.to_str() {
+        Some("-") => None,
+        _ => {
+            let opened = Output::open(&args.output, OpenMode::Replace);
+            let failed = |error| Failure::failed(format!("--output {error}"));
+            Some(opened.map_err(failed)?.0)
+        }
+    };
+    os::catch_interrupts();
+    let start = Instant::now();
+    let mut search = Search {
+        repeat: args.repeat as usize,
+        trial: &mut |settings| subject.run(settings),
+        out_of_time: &|| start.elapsed() >= budget,
+        say: &mut |line| console.text(&format!("{line}\n")),
+    };
+    let found = search.run(&base, &space)?;
+    let text = profile_text::text(&subject.what(), &found);
+    match output {
+        None => out(&text),
+        Some(output) => {
+            let written = output.write(text.as_bytes(), 0).and_then(|()| output.commit());
+            written.map_err(|error| Failure::failed(format!("--output {error}")))?;
+            console.note(&format!(
+                "the profile is in {}; use it with --profile {}",
+                args.output.display(),
+                with_folder(&args.output)
+            ));
+            Ok(())
+        }
+    }
+}
+
+impl Args {
+    fn subject(&self) -> Result<Subject, Failure> {
+        match (&self.workload, self.goal) {
+            (Some(_), _) if !self.join.is_empty() => Err(Failure::usage(
+                "--workload and the options of a join after -- exclude each other; leave one out",
+            )),
+            (None, _) if self.join.is_empty() => Err(Failure::usage(
+                "give a --workload, or the files to tune for as options of a join after --",
+            )),
+            (None, Goal::Latency) => Err(Failure::usage(
+                "--goal latency needs a --workload and a --rate: files are read as fast as they \
+                 can be, so their rows have no time of their own to be late from",
+            )),
+            (None, Goal::Throughput) => Subject::join(&self.join),
+            (Some(workload), Goal::Throughput) => {
+                Ok(Subject::Bench { workload: workload.name, events: self.events })
+            }
+            (Some(workload), Goal::Latency) => {
+                let rate = self.rate.ok_or_else(|| {
+                    Failure::usage("--goal latency: give the --rate that latency is measured at")
+                })?;
+                let duration = wall("--duration", self.duration)?;
+                Ok(Subject::Load { workload: workload.name, rate, duration })
+            }
+        }
+    }
+}
+
+fn wall(option: &str, span: TimeSpan) -> Result<Duration, Failure> {
+    span.to_wall().map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+/// The path as `--profile` knows it for a file.
+fn with_folder(path: &std::path::Path) -> String {
+    let text = path.display().to_string();
+    if text.contains(['/', '.']) { text } else { format!("./{text}") }
+}

@@ -1,0 +1,63 @@
+//! The profile that a search writes: each setting under what it brought.
+
+use crate::cli::os;
+use crate::cli::tune::search::{Found, Tried, describe, show};
+use crate::runtime::Topology;
+
+/// The text, in the form that `--profile` reads.
+pub(super) fn text(what: &str, found: &Found) -> String {
+    let topology = Topology::read();
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
+    let kernel = topology.kernel.map_or("unknown".to_owned(), |kernel| kernel.to_string());
+    let mut lines = vec![
+        format!("# Written by intervale tune {}, {now}.", env!("CARGO_PKG_VERSION")),
+        // What the user typed may have line ends in it.
+        format!("# For: {}.", what.replace(['\n', '\r'], " ")),
+        format!(
+            "# On: {}, {} CPUs to use, kernel {kernel}.",
+            os::cpu_model().unwrap_or_else(|| "a processor without a name".to_owned()),
+            topology.cpus_usable()
+        ),
+    ];
+    match &found.together {
+        None => lines.push("# Nothing that was tried was better than what stood.".to_owned()),
+        Some((start, end, change)) => {
+            let (ratio, noise) = (change.ratio * 100.0, change.noise * 100.0);
+            lines.push(format!(
+                "# All of it together: {} instead of {}, {ratio:+.1} % (noise {noise:.1} %){}.",
+                show(*end),
+                show(*start),
+                if change.kept { "" } else { "; not sure to be better: measure again" }
+            ));
+        }
+    }
+    for (name, value) in found.settings.iter() {
+        lines.push(String::new());
+        match found.tried.iter().find(|tried| tried.name == name) {
+            Some(tried) => lines.extend(brought(tried)),
+            None => lines.push("# Stood at the start; no other value was tried.".to_owned()),
+        }
+        lines.push(match value.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => format!("{name} = {value}"),
+            false => format!("{name} = \"{value}\""),
+        });
+    }
+    for tried in found.tried.iter().filter(|tried| found.settings.get(tried.name).is_none()) {
+        lines.push(String::new());
+        lines.push(format!("# {} stays at its default.", tried.name));
+        lines.extend(brought(tried));
+    }
+    if !found.not_tried.is_empty() {
+        let names = found.not_tried.join(", ");
+        lines.push(format!("\n# Not tried, as the time was up (--budget): {names}."));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn brought(tried: &Tried) -> Vec<String> {
+    let rounds = format!("# {} rounds in turn:", tried.rounds);
+    let changes = tried.changes.iter();
+    let changes = changes.map(|change| format!("#   {}", describe(change, &tried.stood)));
+    std::iter::once(rounds).chain(changes).collect()
+}

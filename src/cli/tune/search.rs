@@ -1,0 +1,293 @@
+//! The search: one setting after the other, all values in turn, kept only beyond the noise.
+
+use crate::cli::Failure;
+use crate::cli::profile::{Profile, setting_names};
+use crate::cli::text::show_ns;
+
+/// What must be gained at least: smaller differences are not worth a line in a profile.
+const GAIN_MIN: f64 = 0.02;
+/// Rounds without which nothing is kept.
+const ROUNDS_MIN: usize = 3;
+/// Of a normal distribution: its standard deviation over its median absolute deviation.
+const MAD_TO_SIGMA: f64 = 1.4826;
+
+/// Settings that are not at their defaults, in the order of the documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings(Vec<(&'static str, String)>);
+
+impl Settings {
+    pub(super) fn from_profile(profile: &Profile) -> Settings {
+        // How much memory is allowed changes no speed, and a bench has no such option.
+        let kept = profile.settings.iter().filter(|setting| setting.name != "max-state");
+        Settings(kept.map(|setting| (setting.name, setting.value.clone())).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    fn with(&self, name: &'static str, value: &str) -> Settings {
+        let mut settings = self.clone();
+        settings.0.retain(|(known, _)| *known != name);
+        settings.0.push((name, value.to_owned()));
+        let place = |name: &str| setting_names().position(|known| known == name);
+        settings.0.sort_by_key(|(name, _)| place(name));
+        settings
+    }
+}
+
+/// A setting and what to try beside the value that stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Knob {
+    pub(super) name: &'static str,
+    pub(super) values: Vec<String>,
+}
+
+/// What a value brought, against the one that stood.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    pub(super) value: String,
+    /// The median of the rounds' ratios less 1: -0.1 is a tenth less time.
+    pub(super) ratio: f64,
+    /// How far rounds lie from it.
+    pub(super) noise: f64,
+    pub(super) kept: bool,
+}
+
+/// What was found for a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tried {
+    pub(super) name: &'static str,
+    /// What stood before.
+    pub(super) stood: String,
+    pub(super) rounds: usize,
+    pub(super) changes: Vec<Change>,
+}
+
+/// What all of it came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) settings: Settings,
+    pub(super) tried: Vec<Tried>,
+    /// Settings that there was no time for.
+    pub(super) not_tried: Vec<&'static str>,
+    /// The end against the start: medians in ns, and the change.
+    pub(super) together: Option<(f64, f64, Change)>,
+}
+
+/// A search under way.
+pub(super) struct Search<'a> {
+    pub(super) repeat: usize,
+    /// Runs once with some settings; less is better.
+    pub(super) trial: &'a mut dyn FnMut(&Settings) -> Result<f64, Failure>,
+    /// Whether no run may begin any more.
+    pub(super) out_of_time: &'a dyn Fn() -> bool,
+    /// Tells the user a line.
+    pub(super) say: &'a mut dyn FnMut(&str),
+}
+
+impl Search<'_> {
+    /// Searches from `base` on.
+    ///
+    /// # Errors
+    /// The first failure of a run.
+    pub(super) fn run(&mut self, base: &Settings, space: &[Knob]) -> Result<Found, Failure> {
+        let mut found = Found {
+            settings: base.clone(),
+            tried: Vec::new(),
+            not_tried: Vec::new(),
+            together: None,
+        };
+        for knob in space {
+            let stood = found.settings.get(knob.name).unwrap_or("default").to_owned();
+            let values = knob.values.iter();
+            let options: Vec<Settings> = std::iter::once(found.settings.clone())
+                .chain(values.map(|value| found.settings.with(knob.name, value)))
+                .collect();
+            let rounds = self.rounds(&options)?;
+            if rounds.len() < ROUNDS_MIN {
+                (self.say)(&format!("{}: no time left (--budget)", knob.name));
+                found.not_tried.push(knob.name);
+                continue;
+            }
+            let changes = judge(&knob.values, &rounds);
+            for change in &changes {
+                (self.say)(&format!("{} {}", knob.name, describe(change, &stood)));
+                if change.kept {
+                    found.settings = found.settings.with(knob.name, &change.value);
+                }
+            }
+            found.tried.push(Tried { name: knob.name, stood, rounds: rounds.len(), changes });
+        }
+        if found.settings != *base {
+            found.together = self.together(base, &found.settings)?;
+        }
+        Ok(found)
+    }
+
+    /// Compares the end with the start. This much is run even when the time is up: a profile
+    /// without it could be worse than none.
+    fn together(
+        &mut self,
+        base: &Settings,
+        end: &Settings,
+    ) -> Result<Option<(f64, f64, Change)>, Failure> {
+        let options = [base.clone(), end.clone()];
+        let rounds: Vec<Vec<f64>> =
+            (0..self.repeat).map(|round| self.round(&options, round)).collect::<Result<_, _>>()?;
+        let of = |index: usize| median(rounds.iter().map(|round| round[index]).collect());
+        let change = judge(&["all of it".to_owned()], &rounds).pop();
+        Ok(change.map(|change| {
+            (self.say)(&describe(&change, "the start"));
+            (of(0), of(1), change)
+        }))
+    }
+
+    /// Complete rounds over some settings, by round and then by setting.
+    fn rounds(&mut self, options: &[Settings]) -> Result<Vec<Vec<f64>>, Failure> {
+        let mut rounds = Vec::new();
+        for round in 0..self.repeat {
+            if (self.out_of_time)() {
+                break;
+            }
+            rounds.push(self.round(options, round)?);
+        }
+        Ok(rounds)
+    }
+
+    /// One round. Each begins with another setting, so that none is always the first.
+    fn round(&mut self, options: &[Settings], round: usize) -> Result<Vec<f64>, Failure> {
+        let mut figures = vec![0.0; options.len()];
+        for turn in 0..options.len() {
+            let index = (turn + round) % options.len();
+            figures[index] = (self.trial)(&options[index])?;
+        }
+        Ok(figures)
+    }
+}
+
+/// What each value brought against the first column, and which one is kept: the best of those that
+/// are better by more than their noise.
+fn judge(values: &[String], rounds: &[Vec<f64>]) -> Vec<Change> {
+    let change = |(index, value): (usize, &String)| {
+        let ratios: Vec<f64> =
+            rounds.iter().map(|round| round[index + 1] / round[0] - 1.0).collect();
+        let ratio = median(ratios.clone());
+        let noise = MAD_TO_SIGMA * median(ratios.iter().map(|r| (r - ratio).abs()).collect());
+        Change { value: value.clone(), ratio, noise, kept: false }
+    };
+    let mut changes: Vec<Change> = values.iter().enumerate().map(change).collect();
+    let better = |change: &&mut Change| -change.ratio > change.noise.max(GAIN_MIN);
+    let best = changes.iter_mut().filter(better).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    if let Some(best) = best {
+        best.kept = true;
+    }
+    changes
+}
+
+/// A change in words.
+pub(super) fn describe(change: &Change, stood: &str) -> String {
+    let Change { value, ratio, noise, kept } = change;
+    let verdict = match kept {
+        true => ", kept",
+        false if ratio.abs() <= noise.max(GAIN_MIN) => ", no difference",
+        false => "",
+    };
+    let (ratio, noise) = (ratio * 100.0, noise * 100.0);
+    format!("{value}: {ratio:+.1} % against {stood} (noise {noise:.1} %){verdict}")
+}
+
+/// Nanoseconds, of whatever size.
+pub(super) fn show(ns: f64) -> String {
+    if ns < 1e3 { format!("{ns:.1} ns") } else { show_ns(ns as u64) }
+}
+
+/// 0 without values.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        count if count.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::random::rand;
+
+    fn knob(name: &'static str, values: &[&str]) -> Knob {
+        Knob { name, values: values.iter().map(|&value| value.to_owned()).collect() }
+    }
+
+    /// Searches where a run takes 100 ns, less so much for each of some settings, with noise.
+    fn found(gains: &[(&str, &str, f64)], noise: f64, runs_max: usize) -> (Found, usize) {
+        let runs = std::cell::Cell::new(0);
+        let mut trial = |settings: &Settings| {
+            runs.set(runs.get() + 1);
+            let gain = |(name, value, gain): &(&str, &str, f64)| {
+                if settings.get(name) == Some(value) { *gain } else { 0.0 }
+            };
+            let drawn = rand(3, runs.get() as u64) as f64 / u64::MAX as f64 - 0.5;
+            Ok(100.0 - gains.iter().map(gain).sum::<f64>() + 2.0 * noise * drawn)
+        };
+        let mut search = Search {
+            repeat: 5,
+            trial: &mut trial,
+            out_of_time: &|| runs.get() >= runs_max,
+            say: &mut |_| {},
+        };
+        let space =
+            [knob("idle", &["spin", "park"]), knob("batch", &["64"]), knob("linger", &["0"])];
+        let found = search.run(&Settings::default(), &space).unwrap();
+        (found, runs.get())
+    }
+
+    #[test]
+    fn what_helps_is_kept_and_adds_up() {
+        let gains = [("idle", "park", 10.0), ("idle", "spin", 5.0), ("batch", "64", -7.0)];
+        let (found, runs) = found(&[&gains[..], &[("linger", "0", 20.0)]].concat(), 1.0, 1_000);
+        let settings: Vec<_> = found.settings.iter().collect();
+        assert_eq!(settings, [("idle", "park"), ("linger", "0")]);
+        let (start, end, together) = found.together.unwrap();
+        assert!((start - 100.0).abs() < 2.0 && (end - 70.0).abs() < 2.0, "{start} {end}");
+        assert!(together.kept && (together.ratio + 0.3).abs() < 0.03, "{together:?}");
+        assert_eq!(runs, 5 * (3 + 2 + 2 + 2));
+        assert!(found.tried[0].changes[0].ratio < -0.02 && !found.tried[0].changes[0].kept);
+    }
+
+    #[test]
+    fn noise_is_not_taken_for_gain() {
+        let (quiet, runs) = found(&[("idle", "spin", 1.0)], 0.2, 1_000);
+        assert_eq!((quiet.settings, quiet.together), (Settings::default(), None));
+        assert_eq!(runs, 5 * (3 + 2 + 2));
+        let (noisy, _) = found(&[("idle", "spin", 3.0)], 40.0, 1_000);
+        assert!(noisy.tried.iter().all(|tried| tried.changes.iter().all(|c| c.noise > 0.03)));
+    }
+
+    #[test]
+    fn a_budget_ends_the_search_and_the_rest_is_named() {
+        let (found, _) = found(&[("idle", "spin", 10.0), ("linger", "0", 50.0)], 0.1, 16);
+        assert_eq!(found.settings.iter().collect::<Vec<_>>(), [("idle", "spin")]);
+        assert_eq!(found.not_tried, ["batch", "linger"]);
+        assert!(found.together.is_some(), "what was kept is compared all the same");
+    }
+
+    #[test]
+    fn failures_end_it() {
+        let mut search = Search {
+            repeat: 3,
+            trial: &mut |_| Err(Failure::failed("no")),
+            out_of_time: &|| false,
+            say: &mut |_| {},
+        };
+        let space = [knob("idle", &["spin"])];
+        assert_eq!(search.run(&Settings::default(), &space), Err(Failure::failed("no")));
+    }
+}

@@ -1,0 +1,199 @@
+//! The scripts of `tuning/` on a copy of a host, and `intervale tune`.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Dir, Ran};
+
+/// A host of four CPUs on which there is everything to do.
+const HOST: &[(&str, &str)] = &[
+    ("sys/devices/system/cpu/online", "0-3\n"),
+    ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
+    ("sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "schedutil\n"),
+    ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+    ("proc/sys/kernel/numa_balancing", "1\n"),
+    ("proc/sys/kernel/io_uring_disabled", "2\n"),
+    ("proc/irq/24/smp_affinity_list", "0-3\n"),
+    ("proc/irq/25/smp_affinity_list", "3\n"),
+];
+
+const CORES: &str = "--cores 2-3 --boot --unit";
+
+fn host() -> Dir {
+    let dir = Dir::new();
+    for (path, text) in HOST {
+        std::fs::create_dir_all(dir.path(path).parent().unwrap()).unwrap();
+        dir.write(path, text);
+    }
+    dir
+}
+
+fn script(dir: &Dir, name: &str, args: &str) -> Ran {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tuning").join(name);
+    let mut command = Command::new("sh");
+    command.arg(script).args(args.split_whitespace());
+    command.env("INTERVALE_HOST_ROOT", dir.path(""));
+    Ran::from(command.output().expect("a shell"))
+}
+
+/// Every file below the host and what is in it, but for the records.
+fn files(dir: &Dir) -> Vec<(String, String)> {
+    let root = dir.path("");
+    let (mut open, mut files) = (vec![root.clone()], Vec::new());
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+        } else if !path.starts_with(dir.path("var")) {
+            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            files.push((name, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn without_apply_nothing_is_changed() {
+    let dir = host();
+    let before = files(&dir);
+    let out = script(&dir, "prepare-host.sh", CORES).ok().out;
+    for word in [
+        "scaling_governor: powersave -> performance",
+        "scaling_governor: schedutil -> performance",
+        "enabled: madvise -> always",
+        "numa_balancing: 1 -> 0",
+        "io_uring_disabled: 2 -> 0",
+        "irq/24/smp_affinity_list: 0-3 -> 0,1",
+        "90-intervale.conf",
+        "90-intervale.cfg",
+        "intervale@.service",
+        "10 changes; nothing was changed",
+    ] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    assert_eq!(files(&dir), before);
+    let out = script(&dir, "undo-host.sh", "").ok().out;
+    assert_eq!(out, "nothing to undo\n");
+}
+
+#[test]
+fn what_is_prepared_twice_is_undone_to_what_stood_first() {
+    let dir = host();
+    let before = files(&dir);
+    script(&dir, "prepare-host.sh", &format!("{CORES} --apply")).ok();
+    assert_eq!(dir.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "performance\n");
+    assert_eq!(dir.read("proc/irq/25/smp_affinity_list"), "0,1\n");
+    let grub = dir.read("etc/default/grub.d/90-intervale.cfg");
+    assert!(grub.contains("isolcpus=managed_irq,domain,2-3 nohz_full=2-3"), "{grub}");
+    let unit = dir.read("etc/systemd/system/intervale@.service");
+    assert!(unit.contains("--cores 2-3") && unit.contains("User=intervale\n"), "{unit}");
+    assert!(!unit.contains('@') || !unit.contains("@CORES@"), "{unit}");
+    // A second time there is only what something else has changed meanwhile. (The kernel would
+    // show the choice in brackets; the copy shows what was written.)
+    let prepared = files(&dir);
+    let again = script(&dir, "prepare-host.sh", &format!("{CORES} --apply")).ok().out;
+    assert!(again.contains("nothing to change"), "{again}");
+    dir.write("proc/sys/kernel/numa_balancing", "1\n");
+    let again = script(&dir, "prepare-host.sh", &format!("{CORES} --apply")).ok().out;
+    assert!(again.contains("numa_balancing: 1 -> 0"), "{again}");
+    assert_eq!(files(&dir), prepared);
+    // Other CPUs: what is recorded stays what stood first.
+    script(&dir, "prepare-host.sh", "--cores 1-3 --apply").ok();
+    assert_eq!(dir.read("proc/irq/24/smp_affinity_list"), "0\n");
+
+    let dry = script(&dir, "undo-host.sh", "").ok().out;
+    assert!(dry.contains("would set /proc/irq/24/smp_affinity_list back to 0-3"), "{dry}");
+    script(&dir, "undo-host.sh", "--apply").ok();
+    let mut expected = before;
+    // The kernel takes the word alone.
+    let pages = expected.iter_mut().find(|(path, _)| path.ends_with("hugepage/enabled"));
+    pages.unwrap().1 = "madvise\n".to_owned();
+    assert_eq!(files(&dir), expected);
+    assert_eq!(script(&dir, "undo-host.sh", "--apply").ok().out, "nothing to undo\n");
+}
+
+#[test]
+fn a_host_without_these_files_is_no_trouble() {
+    let dir = Dir::new();
+    let out = script(&dir, "prepare-host.sh", "--apply").ok().out;
+    assert!(out.starts_with("wrote /etc/security/limits.d/90-intervale.conf"), "{out}");
+    script(&dir, "undo-host.sh", "--apply").ok();
+    assert_eq!(files(&dir), []);
+}
+
+#[test]
+fn what_is_somebody_else_s_is_left_alone_and_wrong_use_refused() {
+    let dir = host();
+    std::fs::create_dir_all(dir.path("etc/security/limits.d")).unwrap();
+    dir.write("etc/security/limits.d/90-intervale.conf", "mine\n");
+    let ran = script(&dir, "prepare-host.sh", "--apply").fails(1, &[]);
+    assert!(ran.out.contains("not ours"), "{}", ran.out);
+    script(&dir, "undo-host.sh", "--apply").ok();
+    assert_eq!(dir.read("etc/security/limits.d/90-intervale.conf"), "mine\n");
+    for (args, word) in [
+        ("--speed", "--speed"),
+        ("--cores", "--cores"),
+        ("--cores 2;3", "2;3"),
+        ("--cores 2-", "2-"),
+        ("--boot", "--cores"),
+        ("--cores 0-3", "leave one CPU"),
+        ("--user a/b", "a/b"),
+    ] {
+        script(&dir, "prepare-host.sh", args).fails(2, &[word]);
+    }
+    script(&dir, "undo-host.sh", "--all").fails(2, &["--all"]);
+    assert!(script(&dir, "prepare-host.sh", "--help").ok().out.contains("--apply"));
+}
+
+#[test]
+fn tune_writes_a_profile_that_other_commands_take() {
+    let dir = Dir::with_sample();
+    let args = "--workload w2 --events 20000 --settings batch,idle --repeat 3";
+    let ran = dir.run(&format!("tune {args} --output t.toml")).ok();
+    assert_eq!(ran.out, "");
+    for word in ["batch 32: ", "batch 64: ", "batch 128: ", "idle spin: ", "noise", "t.toml"] {
+        assert!(ran.err.contains(word), "{word}: {}", ran.err);
+    }
+    let profile = dir.read("t.toml");
+    assert!(profile.contains("# For: time an event of workload w2, 20000 events."), "{profile}");
+    assert_eq!(profile.matches("# 3 rounds in turn:").count(), 2, "{profile}");
+    dir.run("bench --workload w2 --events 2000 --repeat 1 --profile t.toml").ok();
+    // It may stand at the start of the next search, and of one over files.
+    let files = format!("{} --between -5m..5m", crate::sample::JOIN);
+    let args = "--settings lane-batches --repeat 3 --profile t.toml";
+    let ran = dir.run(&format!("tune {args} -- {files}")).ok();
+    assert!(ran.out.contains("# For: time a row of intervale join --left"), "{}", ran.out);
+    assert!(ran.out.contains("lane-batches"), "{}", ran.out);
+    assert_eq!(dir.names(), ["orders.csv", "payments.csv", "t.toml"]);
+    // Latency at a rate.
+    let args = "--goal latency --rate 2000 --duration 300ms --settings linger --repeat 3";
+    let ran = dir.run(&format!("tune --workload w2 {args}")).ok();
+    assert!(ran.out.contains("p99 latency of workload w2 at 2000 events/s"), "{}", ran.out);
+    assert!(ran.err.contains("linger 5ms: "), "{}", ran.err);
+}
+
+#[test]
+fn tune_refuses_wrong_use_and_says_what_failed() {
+    let dir = Dir::with_sample();
+    for (args, word) in [
+        ("", "--workload"),
+        ("--workload w2 -- --left a", "exclude each other"),
+        ("--goal latency -- --left a", "--goal latency"),
+        ("--workload w2 --goal latency", "--rate"),
+        ("--workload w2 --settings linger", "cores, idle"),
+        ("--workload w2 --settings speed", "speed"),
+        ("--workload w2 --repeat 2", "--repeat"),
+        ("--workload w2 --profile fastest", "fastest"),
+        ("-- --left a.csv --output b.csv", "--output"),
+    ] {
+        dir.run(&format!("tune {args}")).fails(2, &[word]);
+    }
+    let join = "--left no.csv --right no.csv --on k --left-time t --right-time t --between 0..1";
+    let ran = dir.run(&format!("tune --settings idle --output t.toml -- {join}"));
+    ran.fails(1, &["a run failed", "no.csv"]);
+    dir.run("tune --workload w2 --output no/t.toml").fails(1, &["--output"]);
+    let no_time = "tune --workload w2 --events 2000 --settings idle --budget 0";
+    let ran = dir.run(no_time).ok();
+    assert!(ran.out.contains("# Not tried, as the time was up (--budget): idle."), "{}", ran.out);
+    assert_eq!(dir.names(), ["orders.csv", "payments.csv"]);
+}
