@@ -61,7 +61,7 @@ pub enum Command {
     /// Measures the join on a made workload, beside what memory alone would charge
     Bench(bench::Args),
     /// Loads an engine at given rates, and measures latency from when events were due
-    Load(load::Args),
+    Load(Box<load::Args>),
     /// Writes a made workload as two files
     Gen(r#gen::Args),
     /// Compares a result, pair by pair, with an offline join of the whole files

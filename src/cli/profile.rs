@@ -26,8 +26,11 @@ const NAMED: [(&str, &str); 3] = [
     ("shared-vm", include_str!("../../tuning/shared-vm.toml")),
 ];
 
+/// Says what is wrong with a value.
+type Check = fn(&str) -> Result<(), String>;
+
 /// What a profile may set: options by their names, and what tells good values from bad ones.
-const SETTINGS: [(&str, fn(&str) -> Result<(), String>); 8] = [
+const SETTINGS: [(&str, Check); 8] = [
     ("cores", |text| text.parse::<CoreChoice>().map(drop).map_err(|error| error.to_string())),
     ("runtime", choice::<Runtime>),
     ("idle", choice::<Idle>),

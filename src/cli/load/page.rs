@@ -19,6 +19,9 @@ const TAIL_STEPS: i32 = 10;
 /// Rows that get plots of their own over time: a search has dozens.
 const ROWS_OVER_TIME_MAX: usize = 12;
 
+/// A figure of a sample, if it has it.
+type Of<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
+
 pub(super) fn page(rows: &[Row], max: Option<(Option<f64>, u64)>) -> Page {
     let workload = rows.first().map_or("", |row| row.plan.workload.name);
     let mut parts = vec![Part::Paragraph(summary(rows))];
@@ -113,13 +116,13 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
             marks: vec![(row.plan.duration.as_secs_f64(), "last event due".to_owned())],
         }))
     };
-    let lines = |named: Vec<(&str, &dyn Fn(&Sample) -> Option<f64>)>| {
-        named.into_iter().map(|(name, of)| series(name, samples, of)).collect::<Vec<_>>()
+    let lines = |named: &[(&str, Of<'_>)]| {
+        named.iter().map(|(name, of)| series(name, samples, of)).collect::<Vec<_>>()
     };
     parts.push(chart(
         "Latency",
         latency_axis("latency from the due time"),
-        lines(vec![("p50", &latency(0)), ("p99", &latency(1)), ("max", &latency(2))]),
+        lines(&[("p50", &latency(0)), ("p99", &latency(1)), ("max", &latency(2))]),
     ));
     let size = AxisText {
         label: "bytes".to_owned(),
@@ -129,7 +132,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
     parts.push(chart(
         "Memory",
         size,
-        lines(vec![
+        lines(&[
             ("memory (RSS)", &|sample| sample.rss_bytes.map(|bytes| bytes as f64)),
             ("state", &|sample| Some(sample.state_bytes as f64)),
         ]),
@@ -140,10 +143,10 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
         show: |rows| show_count(rows.max(0.0) as u64),
     };
     let rows_of = |sample: &Sample| Some(sample.state_rows as f64);
-    parts.push(chart("State", count, lines(vec![("rows", &rows_of)])));
+    parts.push(chart("State", count, lines(&[("rows", &rows_of)])));
 }
 
-fn series(name: &str, samples: &[Sample], of: &dyn Fn(&Sample) -> Option<f64>) -> Series {
+fn series(name: &str, samples: &[Sample], of: Of<'_>) -> Series {
     let point = |sample: &Sample| {
         Some(Point { x: sample.at.as_secs_f64(), y: of(sample)?, is_hollow: false })
     };
@@ -157,7 +160,8 @@ fn series(name: &str, samples: &[Sample], of: &dyn Fn(&Sample) -> Option<f64>) -
 /// What somebody else needs to run it again.
 fn run_facts(rows: &[Row]) -> Vec<String> {
     let topology = Topology::read();
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args = std::env::args_os().skip(1);
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
     let kernel = topology.kernel.map_or("unknown".to_owned(), |kernel| kernel.to_string());
     let now = jiff::Timestamp::now();
     let mut facts = vec![
