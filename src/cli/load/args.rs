@@ -29,8 +29,9 @@ A rate is kept up with when the last event is joined at most 1 % of the duration
 the end. Latency includes --linger, how late producers are by themselves (shown beside it), and what
 else the machine does.
 
-A soak is `--soak --duration 1h`: events are made while it runs, memory, state and latency are looked
-at from time to time, and growth over the second half ends with exit status 1.";
+A soak is `--soak --duration 1h`: events are made while it runs, and memory, state and latency are
+looked at from time to time. It says what grows over the second half; exit status 1 if memory or
+state does. Ctrl-C ends a load without its figures.";
 
 /// Options of `intervale load`.
 #[derive(Debug, clap::Args)]

@@ -25,7 +25,10 @@ pub(in crate::cli) struct SoakArgs {
     sample_every: Option<TimeSpan>,
     /// By how much memory and state may grow over the second half, in percent; latency's p99 by
     /// five times as much
-    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    #[arg(
+        long, value_name = "PERCENT", default_value = "5", requires = "soak",
+        value_parser = percent
+    )]
     growth_max: f64,
 }
 

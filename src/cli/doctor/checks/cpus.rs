@@ -131,7 +131,8 @@ pub(super) fn isolated(host: &Host) -> Finding {
             )
             .fix(format!(
                 "where tail latency counts, boot with isolcpus={0} nohz_full={0} and run with \
-                 --cores {1}",
+                 --cores {1}; tuning/prepare-host.sh --cores {0} --boot does it, and undo-host.sh \
+                 undoes it",
                 ranges(rest),
                 cores_option(rest)
             ));
