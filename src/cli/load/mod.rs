@@ -8,6 +8,9 @@ mod soak;
 
 pub use args::Args;
 
+use std::io::IsTerminal;
+use std::time::Duration;
+
 use crate::cli::join::{memory_bytes, show_size};
 use crate::cli::text::{show_ns, show_rate};
 use crate::cli::{Console, Failure, os, out, out_line};
@@ -18,6 +21,8 @@ use crate::workload::load::{
 use args::Rates;
 use report::Row;
 
+/// A load that takes so long is announced on a terminal.
+const LONG: Duration = Duration::from_secs(5);
 /// Bytes that an event takes before it is pushed.
 const EVENT_BYTES: u64 = 20;
 
@@ -149,6 +154,14 @@ impl Runner<'_> {
             Some((_, events)) => Supply::Memory(events),
             None => Supply::Made { seed: self.args.seed() },
         };
+        if plan.duration >= LONG && std::io::stderr().is_terminal() {
+            Console::stderr().note(&format!(
+                "{} events/s, scenario {}: takes {:?}",
+                show_rate(plan.rate),
+                plan.scenario.name(),
+                plan.duration
+            ));
+        }
         let stop = || os::interrupted().is_some();
         let run = load::run(&plan, supply, &stop).map_err(|error| failure(&error))?;
         if self.rows.is_empty() {
