@@ -169,6 +169,20 @@ fn kernels_that_lack_something() {
 }
 
 #[test]
+fn the_profile_that_fits_is_named() {
+    let profile = |changes: &[(&str, &str)]| report(&host(changes), "--root .")["profile"].clone();
+    let isolated = "sys/devices/system/cpu/isolated";
+    assert_eq!(profile(&[]), "latency");
+    assert_eq!(profile(&[(isolated, "\n")]), Value::Null);
+    assert_eq!(profile(&[(isolated, "\n"), ("proc/loadavg", "1.5 1 1 1/1 1\n")]), "shared-vm");
+    assert_eq!(profile(&[(isolated, "\n"), ("proc/cpuinfo", "flags : hypervisor\n")]), "shared-vm");
+    assert_eq!(profile(&[("sys/fs/cgroup/cpu.max", "150000 100000\n")]), "shared-vm");
+    assert_eq!(profile(&[("proc/stat", "cpu  50 0 0 40 0 0 0 10\n")]), "shared-vm");
+    let text = host(&[]).run("doctor --root .").ok().out;
+    assert!(text.contains("--profile latency fits this host"), "{text}");
+}
+
+#[test]
 fn strange_files_are_unknown_not_a_panic() {
     let strange: Vec<(&str, &str)> =
         GOOD.iter().map(|(path, _)| (*path, "\u{1}?[ -1 :\n")).collect();

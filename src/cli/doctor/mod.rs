@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::console::colour_on_stdout;
 use crate::cli::{Failure, out, out_line};
-use checks::{Finding, Status};
+use checks::{Advice, Finding, Status};
 use host::Host;
 
 const EXAMPLES: &str = "\
@@ -20,7 +20,8 @@ Examples:
 
 Each finding is ok, warn (it costs something), bad (it costs much) or unknown (the system does not
 say, as in many containers and virtual machines), with what it costs and a command that changes it.
-Nothing is changed, and no rights are needed.";
+In the end it names the --profile that fits such a host, if one does. Nothing is changed, and no
+rights are needed.";
 
 /// Options of `intervale doctor`.
 #[derive(Debug, clap::Args)]
@@ -54,10 +55,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     };
     let findings = checks::all(&host);
+    let advice = checks::profile(&host, &findings);
     if args.json {
-        out_line(&as_json(&findings).to_string())?;
+        out_line(&as_json(&findings, advice).to_string())?;
     } else {
-        out(&as_text(&findings, colour_on_stdout()))?;
+        out(&as_text(&findings, advice, colour_on_stdout()))?;
     }
     let bad = findings.iter().filter(|finding| finding.status == Status::Bad);
     let bad: Vec<&str> = bad.map(|finding| finding.name).collect();
@@ -70,7 +72,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn as_json(findings: &[Finding]) -> Value {
+fn as_json(findings: &[Finding], advice: Option<Advice>) -> Value {
     let worst = findings.iter().map(|finding| finding.status).max().unwrap_or(Status::Ok);
     let object = |finding: &Finding| {
         json!({
@@ -85,10 +87,12 @@ fn as_json(findings: &[Finding]) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "worst": worst.name(),
         "findings": findings.iter().map(object).collect::<Vec<_>>(),
+        "profile": advice.map(|advice| advice.profile),
+        "profile_why": advice.map(|advice| advice.why),
     })
 }
 
-fn as_text(findings: &[Finding], colour: bool) -> String {
+fn as_text(findings: &[Finding], advice: Option<Advice>, colour: bool) -> String {
     let width = findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for finding in findings {
@@ -110,6 +114,9 @@ fn as_text(findings: &[Finding], colour: bool) -> String {
     }
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
     let [ok, warn, bad] = [Status::Ok, Status::Warn, Status::Bad].map(count);
+    if let Some(Advice { profile, why }) = advice {
+        text.push_str(&format!("\n--profile {profile} fits this host: {why}\n"));
+    }
     text.push_str(&format!("\n{ok} ok, {warn} to look at, {bad} bad\n"));
     text
 }

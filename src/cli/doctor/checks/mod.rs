@@ -88,6 +88,34 @@ pub(super) fn all(host: &Host) -> Vec<Finding> {
     ]
 }
 
+/// A profile for a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Advice {
+    /// As `--profile` takes it.
+    pub(super) profile: &'static str,
+    pub(super) why: &'static str,
+}
+
+/// The profile that fits the host, if another one than the defaults does.
+pub(super) fn profile(host: &Host, findings: &[Finding]) -> Option<Advice> {
+    let is = |name: &str, status: &[Status]| {
+        findings.iter().any(|finding| finding.name == name && status.contains(&finding.status))
+    };
+    let poor = [Status::Warn, Status::Bad];
+    let shared = |why| Some(Advice { profile: "shared-vm", why });
+    match () {
+        () if is("quota", &poor) => shared("a quota stops workers that wait busily, too"),
+        () if is("steal", &poor) => shared("other virtual machines use its CPUs as well"),
+        () if is("isolation", &[Status::Ok]) => Some(Advice {
+            profile: "latency",
+            why: "it has CPUs that run nothing else; give them with --cores",
+        }),
+        () if host.is_virtual => shared("its CPUs are threads of another system"),
+        () if is("load", &poor) => shared("other work uses its CPUs as well"),
+        () => None,
+    }
+}
+
 /// CPUs as the kernel writes them and `--cores` takes them: `0-3,8`.
 fn ranges(ids: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
