@@ -16,8 +16,8 @@ use crate::workload::load::Sample;
 const TAIL_MAX: f64 = 1e5;
 /// Points of such a line, for each factor of ten.
 const TAIL_STEPS: i32 = 10;
-/// Rows that get plots of their own over time: a search has dozens.
-const ROWS_OVER_TIME_MAX: usize = 12;
+/// Rows that are plotted one by one: a search has dozens.
+const ROWS_PLOTTED_MAX: usize = 12;
 
 /// A figure of a sample, if it has it.
 type Of<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
@@ -42,12 +42,19 @@ pub(super) fn page(rows: &[Row], max: Option<(Option<f64>, u64)>) -> Page {
         parts.push(Part::Chart(Box::new(report::chart(rows, max))));
     }
     parts.push(Part::Chart(Box::new(tails(rows))));
-    for row in rows.iter().take(ROWS_OVER_TIME_MAX) {
+    for row in chosen(rows) {
         over_time(row, rows, &mut parts);
     }
     parts.extend([Part::Heading("What was run".to_owned()), Part::List(run_facts(rows))]);
     parts.extend([Part::Heading("How to read it".to_owned()), Part::List(reading())]);
     Page { title: format!("Latency of {workload} under load"), parts }
+}
+
+/// At most so many rows, from the first to the last.
+fn chosen(rows: &[Row]) -> Vec<&Row> {
+    let count = rows.len().min(ROWS_PLOTTED_MAX);
+    let place = |index: usize| index * (rows.len() - 1) / (count - 1).max(1);
+    (0..count).map(|index| &rows[place(index)]).collect()
 }
 
 fn summary(rows: &[Row]) -> String {
@@ -69,7 +76,7 @@ fn tails(rows: &[Row]) -> Chart {
             Point { x: one_in, y, is_hollow: false }
         };
         let points = if latency.is_empty() { Vec::new() } else { (1..=steps).map(point).collect() };
-        Series { name: row.name(rows), points, form: Form::Trace }
+        Series { name: row.short_name(rows), points, form: Form::Trace }
     };
     Chart {
         title: "Latency by percentile".to_owned(),
@@ -83,7 +90,7 @@ fn tails(rows: &[Row]) -> Chart {
             },
         },
         y: latency_axis("latency from the due time"),
-        series: rows.iter().map(line).collect(),
+        series: chosen(rows).into_iter().map(line).collect(),
         bounds: Vec::new(),
         marks: Vec::new(),
     }

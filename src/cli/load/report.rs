@@ -96,6 +96,17 @@ impl Row {
         object
     }
 
+    /// What tells this row from the others, short enough for a legend.
+    pub(super) fn short_name(&self, rows: &[Row]) -> String {
+        let scenario = self.plan.scenario.name();
+        let rate = show_rate(self.plan.rate);
+        match rows.iter().all(|row| row.plan.rate == self.plan.rate) {
+            true if has_scenarios(rows) => scenario.to_owned(),
+            false if has_scenarios(rows) => format!("{scenario} {rate}"),
+            _ => format!("{rate}/s"),
+        }
+    }
+
     /// What tells this row from the others, for people.
     pub(super) fn name(&self, rows: &[Row]) -> String {
         let rate = format!("{}/s", show_rate(self.plan.rate));

@@ -100,7 +100,9 @@ impl Chart {
                 "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>",
                 at - 10.0
             );
-            text(&mut svg, (left + 18.0, at), "", &series.name);
+            // Long names are to end before the picture does.
+            let style = if series.name.len() > 18 { "font-size=\"10\"" } else { "" };
+            text(&mut svg, (left + 18.0, at), style, &series.name);
         }
         svg.push_str("</svg>\n");
         svg
