@@ -157,6 +157,20 @@ impl Measured {
     }
 }
 
+/// Of a normal distribution: its standard deviation over its median absolute deviation.
+pub const MAD_TO_SIGMA: f64 = 1.4826;
+
+/// The middle value, the mean of the middle two of an even number; 0 without values.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        count if count.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,7 +27,7 @@ pub use engine_run::{EngineRun, EngineSetup, run_engine};
 pub use events::{Events, SideEvents, Steps, Watermarks};
 pub use form::{Direction, Form};
 pub use generate::{Arrivals, WorkloadEvent};
-pub use measure::{Measured, StateSize, StepClock, StepTimes};
+pub use measure::{MAD_TO_SIGMA, Measured, StateSize, StepClock, StepTimes, median};
 pub use naive::NaiveJoin;
 pub use naive_threads::run_naive;
 pub use offline::{OfflineJoin, offline, sort_merge};

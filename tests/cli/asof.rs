@@ -1,6 +1,6 @@
 //! `--asof`: each left row with the right row that stood then.
 
-use crate::support::{Dir, number};
+use crate::support::{Dir, ids_of_pairs, number};
 
 const JOIN: &str = "--left trades.csv --right quotes.csv --on sym --left-time t --right-time t \
      --time-format ms --out-of-orderness 1s";
@@ -14,13 +14,7 @@ fn dir() -> Dir {
 
 /// `trade+quote` of each row.
 fn pairs(dir: &Dir, options: &str) -> Vec<String> {
-    let pair = |row: &String| {
-        let cells: Vec<&str> = row.split(',').collect();
-        format!("{}+{}", cells[2], cells.get(5).unwrap_or(&""))
-    };
-    let mut pairs: Vec<String> = dir.rows(&format!("{JOIN} {options}")).iter().map(pair).collect();
-    pairs.sort();
-    pairs
+    ids_of_pairs(&dir.rows(&format!("{JOIN} {options}")))
 }
 
 #[test]

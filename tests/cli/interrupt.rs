@@ -27,6 +27,23 @@ fn start(dir: &Dir, rest: &str) -> (Child, std::process::ChildStdin) {
     (child, stdin)
 }
 
+/// Interrupts a run, started with `--progress always`, that has found a pair; returns what it said.
+fn stop_after_the_first_pair(mut child: Child) -> String {
+    let mut err = child.stderr.take().unwrap();
+    let mut seen = Vec::new();
+    let mut chunk = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("pairs 1,") {
+        let count = err.read(&mut chunk).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&chunk[..count]);
+    }
+    interrupt(&child);
+    err.read_to_end(&mut seen).unwrap();
+    let err = String::from_utf8_lossy(&seen).into_owned();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    err
+}
+
 #[test]
 fn it_stops_with_complete_rows_a_report_and_status_130() {
     let dir = Dir::with_sample();
@@ -100,19 +117,8 @@ fn a_file_that_is_not_complete_keeps_its_rows_under_another_name() {
     let dir = Dir::with_sample();
     dir.write("out.csv", "old\n");
     // Rows that are late tell that the order has been read and joined.
-    let (mut child, stdin) = start(&dir, "--output out.csv --progress always");
-    let mut err = child.stderr.take().unwrap();
-    let mut seen = Vec::new();
-    let mut chunk = [0; 4096];
-    while !String::from_utf8_lossy(&seen).contains("pairs 1,") {
-        let count = err.read(&mut chunk).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
-        seen.extend_from_slice(&chunk[..count]);
-    }
-    interrupt(&child);
-    err.read_to_end(&mut seen).unwrap();
-    let err = String::from_utf8_lossy(&seen);
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    let (child, stdin) = start(&dir, "--output out.csv --progress always");
+    let err = stop_after_the_first_pair(child);
     drop(stdin);
     assert!(err.contains("out.csv.partial"), "{err}");
     assert_eq!(dir.read("out.csv"), "old\n");
@@ -127,19 +133,9 @@ fn late_rows_of_a_stopped_run_are_written() {
     let dir = Dir::with_sample();
     let late = format!("{}o9,1.0,SUCCESS,1704000000000\n", dir.read("payments.csv"));
     dir.write("payments.csv", late);
-    let (mut child, stdin) =
+    let (child, stdin) =
         start(&dir, "--deterministic --late-output late.csv --stats json --progress always");
-    let mut err = child.stderr.take().unwrap();
-    let mut seen = Vec::new();
-    let mut chunk = [0; 4096];
-    while !String::from_utf8_lossy(&seen).contains("pairs 1,") {
-        let count = err.read(&mut chunk).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
-        seen.extend_from_slice(&chunk[..count]);
-    }
-    interrupt(&child);
-    err.read_to_end(&mut seen).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    stop_after_the_first_pair(child);
     drop(stdin);
     let kept = dir.read("late.csv.partial");
     assert_eq!(kept.lines().filter(|line| line.starts_with("right,")).count(), 1, "{kept}");
@@ -149,19 +145,8 @@ fn late_rows_of_a_stopped_run_are_written() {
 #[test]
 fn rows_that_were_sorted_in_vain_are_counted() {
     let dir = Dir::with_sample();
-    let (mut child, stdin) = start(&dir, "--deterministic --stats json --progress always");
-    let mut err = child.stderr.take().unwrap();
-    let mut seen = Vec::new();
-    let mut chunk = [0; 4096];
-    while !String::from_utf8_lossy(&seen).contains("pairs 1,") {
-        let count = err.read(&mut chunk).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
-        seen.extend_from_slice(&chunk[..count]);
-    }
-    interrupt(&child);
-    err.read_to_end(&mut seen).unwrap();
-    let err = String::from_utf8_lossy(&seen);
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    let (child, stdin) = start(&dir, "--deterministic --stats json --progress always");
+    let err = stop_after_the_first_pair(child);
     drop(stdin);
     assert!(err.contains("the 0 rows written are complete; 1 more that were found"), "{err}");
     let report = err.lines().find(|line| line.starts_with('{')).expect("a report");

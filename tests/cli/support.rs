@@ -128,6 +128,17 @@ impl From<Output> for Ran {
     }
 }
 
+/// Of rows `key,time,id` joined with such rows: `left+right` of each, sorted.
+pub fn ids_of_pairs(rows: &[String]) -> Vec<String> {
+    let pair = |row: &String| {
+        let cells: Vec<&str> = row.split(',').collect();
+        format!("{}+{}", cells[2], cells.get(5).unwrap_or(&""))
+    };
+    let mut pairs: Vec<String> = rows.iter().map(pair).collect();
+    pairs.sort();
+    pairs
+}
+
 /// The lines of a stream, read on a thread of its own, so that a test can give up waiting.
 pub struct Lines(std::sync::mpsc::Receiver<String>);
 

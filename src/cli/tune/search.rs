@@ -3,13 +3,12 @@
 use crate::cli::Failure;
 use crate::cli::profile::{Profile, setting_names};
 use crate::cli::text::show_ns;
+use crate::workload::{MAD_TO_SIGMA, median};
 
 /// What must be gained at least: smaller differences are not worth a line in a profile.
 const GAIN_MIN: f64 = 0.02;
 /// Rounds without which nothing is kept.
 const ROUNDS_MIN: usize = 3;
-/// Of a normal distribution: its standard deviation over its median absolute deviation.
-const MAD_TO_SIGMA: f64 = 1.4826;
 
 /// Settings that are not at their defaults, in the order of the documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -204,17 +203,6 @@ pub(super) fn describe(change: &Change, stood: &str) -> String {
 /// Nanoseconds, of whatever size.
 pub(super) fn show(ns: f64) -> String {
     if ns < 1e3 { format!("{ns:.1} ns") } else { show_ns(ns as u64) }
-}
-
-/// 0 without values.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        count if count.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }
 
 #[cfg(test)]

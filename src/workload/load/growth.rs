@@ -1,12 +1,12 @@
 //! Whether something grows over the second half of a long run: a robust slope, set against a
 //! threshold and against the noise.
 
+use crate::workload::{MAD_TO_SIGMA, median};
+
 /// Points beyond this are thinned out by medians of neighbours: slopes are taken between all pairs.
 const POINTS_MAX: usize = 300;
 /// Fewer say nothing.
 const POINTS_MIN: usize = 8;
-/// Of a normal distribution: its standard deviation over its median absolute deviation.
-const MAD_TO_SIGMA: f64 = 1.4826;
 
 /// What is said of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,17 +87,6 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         (values(|point| point.0), values(|point| point.1))
     };
     points.chunks(size).map(of).collect()
-}
-
-/// 0 without values.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        count if count.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }
 
 #[cfg(test)]
