@@ -42,6 +42,7 @@ use profile::Profile;
 #[command(
     name = "intervale",
     version,
+    propagate_version = true,
     about = "Joins event streams by key and time interval, on every core of one machine.",
     max_term_width = 100,
     arg_required_else_help = true,

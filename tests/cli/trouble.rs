@@ -117,7 +117,7 @@ fn rows_without_a_key_match_nothing_and_are_padded_by_outer_joins() {
 }
 
 #[test]
-fn one_wrong_time_far_ahead_does_not_make_the_rest_late() {
+fn case_36_one_wrong_time_far_ahead_does_not_make_the_rest_late() {
     let dir = Dir::new();
     let rows = |wrong: bool| {
         let mut text = "id,ts\n".to_owned();

@@ -166,7 +166,8 @@ pub(in crate::cli) struct TimeArgs {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) idle_timeout: Option<String>,
     /// One row moves the watermark by this much at the most, so that a wrong time far ahead does
-    /// not make all that follow late; such rows are joined and counted [default: no limit]
+    /// not make all that follow late: with the true disorder it should stay within
+    /// --out-of-orderness. Such rows are joined and counted [default: no limit]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) max_jump: Option<String>,
 }
