@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam::utils::Backoff;
 
@@ -19,7 +19,8 @@ pub enum IdleStrategy {
     Yield,
     /// Sleep until called (some microseconds to wake up).
     Park,
-    /// Spin for some microseconds, then yield, then park; park at once when workers share CPUs.
+    /// Spin for some microseconds, then yield, then park; park at once when workers share CPUs, and
+    /// for a while after another thread has taken the CPU.
     #[default]
     Auto,
 }
@@ -52,6 +53,11 @@ impl std::error::Error for IdleStrategyError {}
 
 /// Rounds of spinning and yielding (some microseconds each) before `Auto` parks.
 const BACKOFF_ROUNDS: u32 = 8;
+/// A pause of spinning or yielding that takes so long has given the CPU to somebody else, who keeps
+/// it for milliseconds next time, too; whoever is woken gets it back sooner.
+const CPU_LOST: Duration = Duration::from_micros(200);
+/// So often in a row `Auto` parks at once then, before it looks whether the CPU is its own again.
+const PARKS_WHEN_CROWDED: u32 = 256;
 /// The first sleep of a worker that polls; each further one in a row is twice as long.
 const PARK_FIRST: Duration = Duration::from_micros(50);
 /// Doubling that often takes the first sleep to seconds.
@@ -73,6 +79,8 @@ pub(crate) enum Wait {
 pub(crate) struct Idler {
     strategy: IdleStrategy,
     oversubscribed: bool,
+    /// Parks that are still to be made at once.
+    crowded: u32,
     backoff: Backoff,
     rounds: u32,
     parks: u32,
@@ -87,7 +95,7 @@ impl Idler {
             other => other,
         };
         let backoff = Backoff::new();
-        Idler { strategy, oversubscribed, backoff, rounds: 0, parks: 0, armed: false }
+        Idler { strategy, oversubscribed, crowded: 0, backoff, rounds: 0, parks: 0, armed: false }
     }
 
     /// The worker had something to do. Returns whether a call is armed and has to be disarmed.
@@ -99,14 +107,26 @@ impl Idler {
         std::mem::take(&mut self.armed)
     }
 
+    fn may_spin(&self) -> bool {
+        !self.oversubscribed && self.crowded == 0 && self.rounds < BACKOFF_ROUNDS
+    }
+
+    fn paused(&mut self, took: Duration) {
+        if took >= CPU_LOST {
+            self.crowded = PARKS_WHEN_CROWDED;
+        }
+    }
+
     /// The worker found nothing to do; it may sleep `park_max` in one go, and begins with short
     /// sleeps if it polls.
     pub(crate) fn idle(&mut self, park_max: Duration, polls: bool) -> Wait {
         match self.strategy {
             IdleStrategy::Spin => std::hint::spin_loop(),
             IdleStrategy::Yield => std::thread::yield_now(),
-            IdleStrategy::Auto if !self.oversubscribed && self.rounds < BACKOFF_ROUNDS => {
+            IdleStrategy::Auto if self.may_spin() => {
+                let start = Instant::now();
                 self.backoff.snooze();
+                self.paused(start.elapsed());
                 if self.backoff.is_completed() {
                     self.backoff.reset();
                     self.rounds += 1;
@@ -117,6 +137,7 @@ impl Idler {
                 if self.armed {
                     return Wait::Arm;
                 }
+                self.crowded = self.crowded.saturating_sub(1);
                 let wait = if polls { PARK_FIRST * (1 << self.parks) } else { park_max };
                 self.parks = (self.parks + 1).min(PARK_DOUBLINGS_MAX);
                 return Wait::Park(wait.min(park_max));
@@ -212,6 +233,8 @@ mod tests {
         let mut again = 0;
         while idler.idle(MAX, true) == Wait::Again {
             again += 1;
+            // Whatever else this machine is doing.
+            idler.crowded = 0;
         }
         assert!(again >= BACKOFF_ROUNDS);
         let mut parks = Vec::new();
@@ -228,6 +251,20 @@ mod tests {
         assert!(idler.busy(), "armed, so it must be disarmed");
         assert!(!idler.busy());
         assert_eq!(idler.idle(MAX, true), Wait::Again, "spinning again after work");
+    }
+
+    #[test]
+    fn auto_parks_for_a_while_after_the_cpu_was_lost() {
+        let mut idler = Idler::new(IdleStrategy::Auto, false);
+        idler.paused(CPU_LOST - Duration::from_nanos(1));
+        assert!(idler.may_spin());
+        idler.paused(CPU_LOST);
+        for _ in 0..PARKS_WHEN_CROWDED {
+            assert_eq!(idler.idle(MAX, false), Wait::Arm, "at once, after work too");
+            assert_eq!(idler.idle(MAX, false), Wait::Park(MAX));
+            idler.busy();
+        }
+        assert!(idler.may_spin());
     }
 
     #[test]
