@@ -1,6 +1,6 @@
 //! `--match`: one match of a left row.
 
-use crate::support::{Dir, number};
+use crate::support::{Dir, ids_of_pairs, number};
 
 const JOIN: &str =
     "--left l.csv --right r.csv --on k --left-time t --right-time t --time-format ms";
@@ -18,14 +18,8 @@ fn dir() -> Dir {
 
 /// `left+right` of each row.
 fn pairs(dir: &Dir, options: &str) -> Vec<String> {
-    let rows = dir.rows(&format!("{JOIN} --between -10ms..10ms --out-of-orderness 1s {options}"));
-    let pair = |row: &String| {
-        let cells: Vec<&str> = row.split(',').collect();
-        format!("{}+{}", cells[2], cells.get(5).unwrap_or(&""))
-    };
-    let mut pairs: Vec<String> = rows.iter().map(pair).collect();
-    pairs.sort();
-    pairs
+    let join = format!("{JOIN} --between -10ms..10ms --out-of-orderness 1s {options}");
+    ids_of_pairs(&dir.rows(&join))
 }
 
 #[test]
