@@ -21,6 +21,21 @@ pub trait Emit {
     /// A match. Its time is the larger of the two.
     fn pair(&mut self, left: Event<'_>, right: Event<'_>);
 
+    /// The matches of an event of `side` that has just arrived with several that were there before,
+    /// in their order. The same as [`pair`](Self::pair) for each of them, which is what it does
+    /// unless a sink has something to gain from seeing the one event once.
+    fn pairs<'a>(&mut self, side: Side, event: Event<'_>, partners: impl Iterator<Item = Event<'a>>)
+    where
+        Self: Sized,
+    {
+        for partner in partners {
+            match side {
+                Side::Left => self.pair(event, partner),
+                Side::Right => self.pair(partner, event),
+            }
+        }
+    }
+
     /// A match in a window, whose time is the window's last tick.
     fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
         let _ = ts;

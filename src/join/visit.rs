@@ -119,6 +119,8 @@ impl<'a, E: Emit, const IS_LEFT: bool> IntPairs<'a, E, IS_LEFT> {
 impl<'a, E: Emit, const IS_LEFT: bool> Visit for IntPairs<'a, E, IS_LEFT> {
     type Own = Event<'a>;
 
+    const ALL_MATCH: bool = true;
+
     #[inline(always)]
     fn own(&self, index: usize) -> Event<'a> {
         let PairVisit { batch, hasher, .. } = &self.general;
@@ -136,6 +138,13 @@ impl<'a, E: Emit, const IS_LEFT: bool> Visit for IntPairs<'a, E, IS_LEFT> {
             self.general.out.pair(event, own);
         }
         true
+    }
+
+    #[inline(always)]
+    fn all<'b>(&mut self, own: Event<'a>, partners: impl Iterator<Item = Partner<'b>>) {
+        let side = if IS_LEFT { Side::Left } else { Side::Right };
+        let event = |partner: Partner<'b>| Event { key: own.key, ts: partner.ts, row: partner.row };
+        self.general.out.pairs(side, own, partners.map(event));
     }
 
     fn over(&mut self, index: usize) {

@@ -1,16 +1,8 @@
-//! The chain of a key's runs, newest bucket first: what a probe finds in it, where a row goes.
+//! The chain of a key's runs, newest bucket first: where a row goes, when buckets are too narrow.
 
 use super::State;
 use super::arena::{Arena, Handle};
-
-use super::directory::{Directories, Directory, RUNS_WALKED_MAX, is_directory};
-#[cfg(target_arch = "aarch64")]
-use super::filter::Neon;
-#[cfg(target_arch = "x86_64")]
-use super::filter::{Avx2, Avx512};
-use super::filter::{Lanes, Scalar, Simd};
-use super::hits::{HITS_MAX, Hits, Many};
-use super::pass::{Pass, Scratch};
+use super::directory::{Directories, is_directory};
 use super::run::{CAPACITY_LOG2_MAX, Run};
 use super::table::Entry;
 use crate::event::Side;
@@ -25,108 +17,18 @@ pub(super) struct Walks {
     pub(super) hits: u64,
 }
 
-/// From so many partners of one event on, they are handed over by themselves.
-pub(super) const MANY: usize = 24;
+impl Walks {
+    /// Counts a probe that looked at one run.
+    #[inline]
+    pub(super) fn add(&mut self, rows: usize, hits: usize) {
+        self.probes += 1;
+        self.runs += 1;
+        self.rows += rows as u64;
+        self.hits += hits as u64;
+    }
+}
 
 impl State {
-    /// Collects the partners of the events in `scratch.chains` from `next` on, each event's in the
-    /// order in which they were stored, until there are many. Returns where to go on; and where the
-    /// hits of the last event begin, if they alone are many.
-    #[inline]
-    pub(super) fn collect(
-        &mut self,
-        scratch: &mut Scratch,
-        next: usize,
-        pass: &Pass<'_>,
-    ) -> (usize, Option<Many>) {
-        match self.filter.simd() {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the filter is the proof that the processor has the features.
-            Simd::Avx512 => unsafe { self.collect_avx512(scratch, next, pass) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Simd::Avx2 => unsafe { self.collect_avx2(scratch, next, pass) },
-            #[cfg(target_arch = "aarch64")]
-            // SAFETY: as above.
-            Simd::Neon => unsafe { self.collect_chains::<Neon>(scratch, next, pass) },
-            // SAFETY: no feature is needed.
-            _ => unsafe { self.collect_chains::<Scalar>(scratch, next, pass) },
-        }
-    }
-
-    /// # Safety
-    /// The processor has the features.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512vl,popcnt")]
-    unsafe fn collect_avx512(
-        &mut self,
-        scratch: &mut Scratch,
-        next: usize,
-        pass: &Pass<'_>,
-    ) -> (usize, Option<Many>) {
-        // SAFETY: this function's contract.
-        unsafe { self.collect_chains::<Avx512>(scratch, next, pass) }
-    }
-
-    /// # Safety
-    /// The processor has the features.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,popcnt")]
-    unsafe fn collect_avx2(
-        &mut self,
-        scratch: &mut Scratch,
-        next: usize,
-        pass: &Pass<'_>,
-    ) -> (usize, Option<Many>) {
-        // SAFETY: this function's contract.
-        unsafe { self.collect_chains::<Avx2>(scratch, next, pass) }
-    }
-
-    /// # Safety
-    /// The processor has what `L` needs.
-    #[inline(always)]
-    unsafe fn collect_chains<L: Lanes>(
-        &mut self,
-        scratch: &mut Scratch,
-        mut next: usize,
-        pass: &Pass<'_>,
-    ) -> (usize, Option<Many>) {
-        let side = pass.side.other();
-        let now = self.sequences[side.index()];
-        let directories = &mut self.directories[side.index()];
-        let (arena, ring) = (&self.arenas[side.index()], &self.rings[side.index()]);
-        let mut walks = self.walks[side.index()];
-        let mut many = None;
-        while next < scratch.chains.len() && scratch.hits.len() < HITS_MAX && many.is_none() {
-            let place = scratch.chains.get(next);
-            let entry = scratch.entry(place);
-            let head = entry.head(side);
-            let (range, hits) = (pass.range(place), &mut scratch.hits);
-            let buckets = ring.buckets_of(range);
-            let mark = hits.mark();
-            let with_hits = if is_directory(head) {
-                let directory = directories.get(head);
-                // SAFETY: this function's contract.
-                unsafe { collect_by_bucket::<L>(directory, arena, buckets, range, place, hits) }
-            } else {
-                let runs = walks.runs;
-                // SAFETY: this function's contract.
-                let with_hits =
-                    unsafe { walk::<L>(head, arena, buckets, range, place, hits, &mut walks) };
-                walks.hits += hits.len_since(mark) as u64;
-                if walks.runs - runs > RUNS_WALKED_MAX {
-                    make_directory(directories, arena, side, entry);
-                }
-                with_hits
-            };
-            let by_run = with_hits <= 1 || hits.order(mark, now);
-            many = (hits.len_since(mark) >= MANY).then_some(Many { mark, by_run });
-            next += 1;
-        }
-        self.walks[side.index()] = walks;
-        (next, many)
-    }
-
     /// Names the runs of an entry's side by a directory from here on.
     #[cold]
     pub(super) fn make_directory(&mut self, side: Side, entry: Entry) {
@@ -175,105 +77,15 @@ impl State {
 }
 
 #[cold]
-fn make_directory(directories: &mut Directories, arena: &Arena, side: Side, entry: Entry) {
+pub(super) fn make_directory(
+    directories: &mut Directories,
+    arena: &Arena,
+    side: Side,
+    entry: Entry,
+) {
     if let Some(head) = directories.build(entry.head(side), arena) {
         entry.set_head(side, head);
     }
-}
-
-/// Collects from a chain, the oldest run first; returns in how many runs there were hits.
-///
-/// # Safety
-/// The processor has what `L` needs.
-#[inline(always)]
-unsafe fn walk<L: Lanes>(
-    head: Handle,
-    arena: &Arena,
-    (first, last): (i64, i64),
-    range: (i64, i64),
-    event: u8,
-    hits: &mut Hits,
-    walks: &mut Walks,
-) -> u32 {
-    hits.runs.clear();
-    let mut handle = head;
-    while arena.is_live(handle) {
-        let bucket = arena.bucket_of(handle);
-        if bucket < first {
-            break;
-        }
-        // SAFETY: a live handle of a chain leads to a run.
-        let run = unsafe { Run::at(arena.address(handle)) };
-        handle = run.older();
-        walks.runs += 1;
-        walks.rows += run.len() as u64;
-        if bucket <= last {
-            hits.runs.push(run);
-        }
-    }
-    walks.probes += 1;
-    let mut with_hits = 0;
-    while let Some(run) = hits.runs.pop() {
-        // SAFETY: this function's contract.
-        let count = unsafe { hits.select::<L>(run, event, range) };
-        with_hits += u32::from(count > 0);
-    }
-    with_hits
-}
-
-/// Collects from the runs of a directory; returns in how many there were hits.
-///
-/// # Safety
-/// The processor has what `L` needs.
-#[inline(always)]
-unsafe fn collect_by_bucket<L: Lanes>(
-    directory: &Directory,
-    arena: &Arena,
-    (first, last): (i64, i64),
-    range: (i64, i64),
-    event: u8,
-    hits: &mut Hits,
-) -> u32 {
-    let mut with_hits = 0;
-    let Some(last) = directory.last_bucket(first, last, arena) else {
-        for run in directory.runs(arena) {
-            if (first..=last).contains(&arena.bucket_of(run)) {
-                // SAFETY: this function's contract.
-                with_hits += unsafe { select_chain::<L>(run, arena, range, event, hits) };
-            }
-        }
-        return with_hits;
-    };
-    for bucket in first..=last {
-        if let Some(run) = directory.find(bucket, arena) {
-            // SAFETY: this function's contract.
-            with_hits += unsafe { select_chain::<L>(run, arena, range, event, hits) };
-        }
-    }
-    with_hits
-}
-
-/// Collects from the runs of one bucket of a directory.
-///
-/// # Safety
-/// The processor has what `L` needs.
-#[inline(always)]
-unsafe fn select_chain<L: Lanes>(
-    newest: Handle,
-    arena: &Arena,
-    range: (i64, i64),
-    event: u8,
-    hits: &mut Hits,
-) -> u32 {
-    let (mut handle, mut with_hits) = (newest, 0);
-    while arena.is_live(handle) {
-        // SAFETY: a live handle of a directory leads to a run.
-        let run = unsafe { Run::at(arena.address(handle)) };
-        // SAFETY: this function's contract.
-        with_hits += u32::from(unsafe { hits.select::<L>(run, event, range) } > 0);
-        handle = run.older();
-    }
-    with_hits
 }
 
 /// Where a row of a bucket goes in its key's chain.

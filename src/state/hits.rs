@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::filter::{Lanes, SELECT_SLACK};
+use super::filter::{FEW, Lanes, SELECT_SLACK};
 use super::run::{Columns, Run, SEQUENCE_MASK};
 
 /// From so many hits on, they are handed over before the next event is probed.
@@ -110,6 +110,35 @@ impl Hits {
         (self.rows[from], self.owners[from]) = (0, self.pieces.len() as u32);
         self.pieces.push(Piece { columns: run.columns(), event, from: from as u32 });
         self.len += usize::from(is_hit);
+    }
+
+    /// As [`select`](Self::select), for a run of up to [`FEW`] rows.
+    ///
+    /// # Safety
+    /// The processor has what `L` needs.
+    #[inline(always)]
+    pub(super) unsafe fn select_few<L: Lanes>(
+        &mut self,
+        run: Run,
+        event: u8,
+        (lo, hi): (i64, i64),
+    ) -> usize {
+        let timestamps = run.timestamps();
+        debug_assert!(timestamps.len() <= FEW);
+        let from = self.len;
+        self.make_room(FEW);
+        let owner = self.pieces.len() as u32;
+        self.pieces.push(Piece { columns: run.columns(), event, from: from as u32 });
+        let (ts, len) = (timestamps.as_ptr(), timestamps.len());
+        // SAFETY: both columns have room for FEW hits and the slack, which was just seen to; the
+        // caller vouches for the processor.
+        unsafe {
+            let count = L::select_few(ts, len, lo, hi, self.rows.as_mut_ptr().add(from));
+            // More than needed, without a branch.
+            self.owners.as_mut_ptr().add(from).cast::<[u32; FEW]>().write([owner; FEW]);
+            self.len = from + count;
+            count
+        }
     }
 
     /// Selects the rows of a run with times in `[lo, hi]`; returns how many.

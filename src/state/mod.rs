@@ -17,6 +17,7 @@
 //! | --- | --- |
 //! | `probe`, `store` | the phases of a batch; keeping an event |
 //! | `pass` | a batch on its way: what a phase leaves for the next |
+//! | `collect` | what the keys of a batch find on the other side |
 //! | `chain`, `directory` | the runs of a key, newest bucket first; by bucket, if they are many |
 //! | `hits` | the partners that a batch has found, in the order in which they were stored |
 //! | `filter` | which timestamps lie in a range (SIMD) |
@@ -30,6 +31,7 @@
 mod arena;
 mod chain;
 mod clean;
+mod collect;
 mod directory;
 mod expiry;
 mod filter;

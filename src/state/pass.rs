@@ -24,8 +24,6 @@ pub(super) struct Scratch {
     pub(super) unknown: Places,
     /// Events whose key has an entry.
     pub(super) known: Places,
-    /// Those of the known that the other side may have several rows for.
-    pub(super) chains: Places,
     /// Whether an event has a match.
     pub(super) matched: Box<[bool; BATCH_EVENTS_MAX]>,
     pub(super) hits: Hits,
@@ -43,7 +41,6 @@ impl Scratch {
             places: Box::new([0; BATCH_EVENTS_MAX]),
             unknown: Places::new(),
             known: Places::new(),
-            chains: Places::new(),
             matched: Box::new([false; BATCH_EVENTS_MAX]),
             hits: Hits::new(),
         }

@@ -7,8 +7,8 @@ use super::arena::{Arena, Handle};
 use super::directory::is_directory;
 use super::hits::Many;
 use super::index::tag_of;
-use super::pass::{NO_PLACE, Pass, Scratch};
-use super::run::{LATE, MATCHED, Run, Stored, key_rest, prefetch};
+use super::pass::{Pass, Scratch};
+use super::run::{Columns, LATE, MATCHED, Run, Stored, WHOLE_WORD, key_rest, prefetch};
 use super::table::{Entry, LINE_KEYS, Line};
 use super::{State, StateFull};
 use crate::event::{EventBatch, Side};
@@ -53,6 +53,10 @@ pub trait Visit {
     /// What is needed of an event of the batch to judge its partners.
     type Own: Copy;
 
+    /// Every partner matches, and whether it did before is not looked at: then many partners of one
+    /// event may be handed over in a shorter way, by [`all`](Self::all).
+    const ALL_MATCH: bool = false;
+
     /// Event `index` of the batch, which has partners.
     fn own(&self, index: usize) -> Self::Own;
 
@@ -60,6 +64,14 @@ pub trait Visit {
     /// the order in which they were stored. Returns whether the two match, once whatever else must
     /// hold was checked.
     fn partner(&mut self, own: Self::Own, partner: Partner<'_>) -> bool;
+
+    /// Several partners of an event of the batch, if [`ALL_MATCH`](Self::ALL_MATCH); otherwise as
+    /// [`partner`](Self::partner). [`Partner::matched`] is not told.
+    fn all<'a>(&mut self, own: Self::Own, partners: impl Iterator<Item = Partner<'a>>) {
+        for partner in partners {
+            self.partner(own, partner);
+        }
+    }
 
     /// Event `index` is not kept, because its interval is over, and nothing matched it.
     fn over(&mut self, index: usize);
@@ -231,84 +243,18 @@ impl State {
     #[inline(never)]
     fn probe<V: Visit>(&mut self, scratch: &mut Scratch, pass: &mut Pass<'_>, visit: &mut V) {
         scratch.matched.fill(false);
-        self.probe_singles(scratch, pass);
         let mut next = 0;
-        while next < scratch.chains.len() {
+        while next < scratch.known.len() {
             let (done, many) = self.collect(scratch, next, pass);
             next = done;
             let len = scratch.hits.len();
             hand_over(scratch, 0..many.map_or(len, |many| many.mark.hit), pass, visit);
             if let Some(many) = many {
-                hand_over_many(scratch, many, scratch.chains.get(next - 1), pass, visit);
+                hand_over_many(scratch, many, scratch.known.get(next - 1), pass, visit);
             }
             scratch.hits.clear();
         }
-        hand_over(scratch, 0..scratch.hits.len(), pass, visit);
-        scratch.hits.clear();
         count_matched(&scratch.matched, pass);
-    }
-
-    /// Makes sure of the entries of the known, and probes those that have one row on the other
-    /// side, as most keys have: then there is no order to keep. The rest is left in `chains`.
-    #[inline(never)]
-    fn probe_singles(&mut self, scratch: &mut Scratch, pass: &Pass<'_>) {
-        let (own, other) = (pass.side.index(), pass.side.other().index());
-        let is_moved = pass.layout != self.index.layout();
-        scratch.chains.clear();
-        for at in 0..scratch.known.len() {
-            let place = scratch.known.get(at);
-            let rest = key_rest(pass.key(place));
-            let entry = scratch.entry(place);
-            if is_moved {
-                self.look_closer(place, scratch, pass);
-                continue;
-            }
-            let arena = &self.arenas[other];
-            let head = entry.head(pass.side.other());
-            if !arena.is_live(head) {
-                // One of an entry's two heads was live.
-                if self.rest_of(own, entry.head(pass.side)) != rest {
-                    self.look_closer(place, scratch, pass);
-                }
-                continue;
-            }
-            if is_directory(head) {
-                if self.rest_of(other, head) == rest {
-                    scratch.chains.push_if(true, place);
-                } else {
-                    self.look_closer(place, scratch, pass);
-                }
-                continue;
-            }
-            // SAFETY: a live head that is no directory leads to a run.
-            let run = unsafe { Run::at(arena.address(head)) };
-            if run.rest() != rest {
-                self.look_closer(place, scratch, pass);
-            } else if run.len() == 1 && !arena.is_live(run.older()) {
-                scratch.hits.select_single(run, place, pass.range(place));
-            } else {
-                scratch.chains.push_if(true, place);
-            }
-        }
-    }
-
-    /// Finds the entry that is the key's for certain.
-    #[cold]
-    #[inline(never)]
-    fn look_closer(&self, place: u8, scratch: &mut Scratch, pass: &Pass<'_>) {
-        let key = pass.key(place);
-        let is_moved = pass.layout != self.index.layout();
-        let found =
-            Some(scratch.entry(place)).filter(|&entry| !is_moved && self.is_key(entry, key));
-        let Some(entry) = found.or_else(|| self.search(key)) else {
-            scratch.places[usize::from(place)] = NO_PLACE;
-            return;
-        };
-        scratch.set_entry(place, entry);
-        let other = pass.side.other();
-        if self.arenas[other.index()].is_live(entry.head(other)) {
-            scratch.chains.push_if(true, place);
-        }
     }
 
     /// The home line of a key, also after the index had to grow in the middle of a batch.
@@ -318,7 +264,7 @@ impl State {
     }
 
     /// Whether an entry with the tag of `key`, one of whose heads is live, is the key's.
-    fn is_key(&self, entry: Entry, key: u64) -> bool {
+    pub(super) fn is_key(&self, entry: Entry, key: u64) -> bool {
         let is_live = |side: &Side| self.arenas[side.index()].is_live(entry.head(*side));
         let side = Side::BOTH.into_iter().find(is_live);
         side.is_some_and(|side| self.rest_of(side.index(), entry.head(side)) == key_rest(key))
@@ -326,7 +272,7 @@ impl State {
 
     /// The half of the key's value that does not stand in the index, by a live head.
     #[inline]
-    fn rest_of(&self, side: usize, head: Handle) -> u32 {
+    pub(super) fn rest_of(&self, side: usize, head: Handle) -> u32 {
         if is_directory(head) {
             return self.directories[side].get(head).rest();
         }
@@ -378,6 +324,12 @@ fn hand_over_many<V: Visit>(
     let own = visit.own(pass.index(event));
     if by_run {
         for (columns, rows) in scratch.hits.by_run(mark) {
+            if V::ALL_MATCH && tally.match_all(columns, rows) {
+                any |= !rows.is_empty();
+                let whole = rows.iter().map(|&row| columns.whole_row(row as usize));
+                visit.all(own, whole.map(|(ts, row)| Partner { ts, row, matched: false }));
+                continue;
+            }
             for &row in rows {
                 any |= tally.hand_over(columns.stored(row as usize), own, visit);
             }
@@ -410,6 +362,32 @@ struct Tally {
 }
 
 impl Tally {
+    /// Notes that these rows of a run match, if all of them are eight bytes in place.
+    #[inline(always)]
+    fn match_all(&mut self, columns: Columns, rows: &[u32]) -> bool {
+        /// Mostly the older rows were matched before, and there is nothing to note.
+        const ROWS_AT_ONCE: usize = 16;
+        let tag_of = |&row: &u32| columns.stored(row as usize).tag();
+        let common = |rows: &[u32]| rows.iter().map(tag_of).fold(u32::MAX, |all, tag| all & tag);
+        if common(rows) & WHOLE_WORD == 0 {
+            return false;
+        }
+        self.pairs += rows.len() as u64;
+        for rows in rows.chunks(ROWS_AT_ONCE) {
+            if common(rows) & MATCHED != 0 {
+                continue;
+            }
+            for &row in rows {
+                let stored = columns.stored(row as usize);
+                let tag = stored.tag();
+                stored.set_tag(tag | MATCHED);
+                self.first += u64::from(tag & MATCHED == 0);
+                self.late_first += u64::from(tag & (MATCHED | LATE) == LATE);
+            }
+        }
+        true
+    }
+
     #[inline(always)]
     fn hand_over<V: Visit>(&mut self, stored: Stored, own: V::Own, visit: &mut V) -> bool {
         let tag = stored.tag();

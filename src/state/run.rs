@@ -33,7 +33,7 @@ pub(crate) const MATCHED: u32 = 1 << 31;
 /// Set in a row's tag when the row was late and kept all the same.
 pub(crate) const LATE: u32 = 1 << 30;
 /// Set in a row's tag when its word holds exactly eight bytes of row.
-const WHOLE_WORD: u32 = 1 << 29;
+pub(crate) const WHOLE_WORD: u32 = 1 << 29;
 /// The bits of a tag that number the rows of a side.
 pub(crate) const SEQUENCE_MASK: u32 = WHOLE_WORD - 1;
 
@@ -281,6 +281,14 @@ impl Columns {
         unsafe {
             Stored { ts: self.ts.add(index), word: self.word.add(index), tag: self.tag.add(index) }
         }
+    }
+
+    /// A row that is eight bytes in place, as its tag says; `index` is under the run's length.
+    #[inline]
+    pub(crate) fn whole_row<'a>(self, index: usize) -> (i64, &'a [u8]) {
+        // SAFETY: `index` is under the run's length, so both places are within the run and were
+        // written; the word is eight bytes of row.
+        unsafe { (*self.ts.add(index), slice::from_raw_parts(self.word.add(index).cast(), 8)) }
     }
 }
 

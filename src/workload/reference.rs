@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::event::Side;
 use crate::workload::random::pair_checksum;
 use crate::workload::{SEED_MEASURED, Workload};
 
@@ -20,6 +21,17 @@ impl Outcome {
     pub fn add(&mut self, left_id: u64, right_id: u64) {
         self.pairs += 1;
         self.checksum = self.checksum.wrapping_add(pair_checksum(left_id, right_id));
+    }
+
+    /// Counts the pairs of one event of `side` with several partners in.
+    #[inline]
+    pub fn add_all(&mut self, side: Side, id: u64, partner_ids: impl Iterator<Item = u64>) {
+        let mut sum = *self;
+        match side {
+            Side::Left => partner_ids.for_each(|partner| sum.add(id, partner)),
+            Side::Right => partner_ids.for_each(|partner| sum.add(partner, id)),
+        }
+        *self = sum;
     }
 }
 

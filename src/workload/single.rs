@@ -24,6 +24,16 @@ impl Emit for OutcomeSink {
         self.outcome.add(row_id(left.row), row_id(right.row));
     }
 
+    #[inline]
+    fn pairs<'a>(
+        &mut self,
+        side: Side,
+        event: Event<'_>,
+        partners: impl Iterator<Item = Event<'a>>,
+    ) {
+        self.outcome.add_all(side, row_id(event.row), partners.map(|partner| row_id(partner.row)));
+    }
+
     fn single(&mut self, _side: Side, _event: Event<'_>) {
         self.singles += 1;
     }

@@ -31,3 +31,38 @@ pub(super) unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *
     }
     hits
 }
+
+/// The same for up to 16 timestamps, without a branch: how many there are is as good as random.
+///
+/// # Safety
+/// As for [`select`], and `len` is at most 16.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,popcnt")]
+pub(super) unsafe fn select_few(
+    ts: *const i64,
+    len: usize,
+    lo: i64,
+    hi: i64,
+    out: *mut u32,
+) -> usize {
+    let (first, last) = (_mm512_set1_epi64(lo), _mm512_set1_epi64(hi));
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let valid = (1u32 << len) - 1;
+    let (low, high) = (valid as u8, (valid >> 8) as u8);
+    // SAFETY: only the lanes of the masks are read, and those lie within `len`.
+    let (eight, more) = unsafe {
+        (_mm512_maskz_loadu_epi64(low, ts), _mm512_maskz_loadu_epi64(high, ts.wrapping_add(8)))
+    };
+    let low = _mm512_mask_cmple_epi64_mask(low, first, eight);
+    let low = _mm512_mask_cmple_epi64_mask(low, eight, last);
+    let high = _mm512_mask_cmple_epi64_mask(high, first, more);
+    let high = _mm512_mask_cmple_epi64_mask(high, more, last);
+    let hits = low.count_ones() as usize;
+    // SAFETY: there are at most `len` hits, so eight more lie within `len + SELECT_SLACK`.
+    unsafe {
+        _mm256_storeu_si256(out.cast(), _mm256_maskz_compress_epi32(low, lanes));
+        let lanes = _mm256_add_epi32(lanes, _mm256_set1_epi32(8));
+        _mm256_storeu_si256(out.add(hits).cast(), _mm256_maskz_compress_epi32(high, lanes));
+    }
+    hits + high.count_ones() as usize
+}

@@ -19,6 +19,9 @@ use std::str::FromStr;
 /// How many indices beyond the hits an implementation may scribble over.
 pub const SELECT_SLACK: usize = 8;
 
+/// A run of up to so many timestamps may be looked through without a loop.
+pub(super) const FEW: usize = 16;
+
 /// Writes the indices of `ts[..len]` within `[lo, hi]` to `out` and returns how many.
 ///
 /// # Safety
@@ -33,10 +36,20 @@ pub(super) trait Lanes {
     /// # Safety
     /// As for [`Select`].
     unsafe fn select(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize;
+
+    /// The same for up to [`FEW`] timestamps.
+    ///
+    /// # Safety
+    /// As for [`Select`].
+    #[inline(always)]
+    unsafe fn select_few(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
+        // SAFETY: this function's contract.
+        unsafe { Self::select(ts, len, lo, hi, out) }
+    }
 }
 
 macro_rules! lanes {
-    ($name:ident, $module:ident) => {
+    ($name:ident, $module:ident $(, $few:ident)?) => {
         pub(super) struct $name;
 
         impl Lanes for $name {
@@ -45,6 +58,14 @@ macro_rules! lanes {
                 // SAFETY: as the trait says.
                 unsafe { $module::select(ts, len, lo, hi, out) }
             }
+
+            $(
+                #[inline(always)]
+                unsafe fn $few(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
+                    // SAFETY: as the trait says.
+                    unsafe { $module::select_few(ts, len, lo, hi, out) }
+                }
+            )?
         }
     };
 }
@@ -53,7 +74,7 @@ lanes!(Scalar, scalar);
 #[cfg(target_arch = "x86_64")]
 lanes!(Avx2, avx2);
 #[cfg(target_arch = "x86_64")]
-lanes!(Avx512, avx512);
+lanes!(Avx512, avx512, select_few);
 #[cfg(target_arch = "aarch64")]
 lanes!(Neon, neon);
 
