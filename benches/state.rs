@@ -192,7 +192,7 @@ fn whole(criterion: &mut Criterion<CpuTime>) {
     let spec = events.workload.built_spec(JoinKind::Inner).expect("the workload's interval");
     group.bench_function("w1a", |bencher| {
         bencher.iter_batched_ref(
-            || SingleJoin::new(spec, Simd::detect()).expect("a join"),
+            || SingleJoin::new(spec.clone(), Simd::detect()).expect("a join"),
             |join| drive(join, &events, BATCH_EVENTS_MAX, StepClock::Wall).expect("no fault"),
             BatchSize::PerIteration,
         );

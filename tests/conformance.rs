@@ -136,7 +136,7 @@ fn engine(runtime: RuntimeChoice, shard_counts: &[usize]) {
 #[test]
 fn the_corpus_is_whole() {
     if std::env::var_os("INTERVALE_CONFORMANCE_DIR").is_none() {
-        assert_eq!(bundles(KeyKind::Bytes).len(), 543 + 300);
+        assert_eq!(bundles(KeyKind::Bytes).len(), 543 + 300 + 216);
     }
 }
 

@@ -130,7 +130,7 @@ fn case_05_lower_above_upper() {
     assert_eq!(error, SpecError::Interval(IntervalError::Empty { lo: 5, hi: 4 }));
     assert!(error.to_string().contains("lower end"), "{error}");
     let unbounded = JoinSpec::between(Bound::Closed(0), Bound::Unbounded);
-    assert_eq!(unbounded.build(&Limits::UNBOUNDED), Err(SpecError::UnboundedWithoutLimit));
+    assert_eq!(unbounded.clone().build(&Limits::UNBOUNDED), Err(SpecError::UnboundedWithoutLimit));
     assert!(unbounded.build(&limits()).is_ok());
     let negative = between(0, 1).lateness(lateness(LatePolicy::Drop, LatenessClock::Merged, -1));
     assert_eq!(negative.build(&limits()), Err(SpecError::NegativeLateness(-1)));

@@ -7,10 +7,10 @@ mod common;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, limits};
+use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, id_of, limits};
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Asof, Counters, JoinKind, JoinSpec, MatchChoice, Window};
+use intervale::join::{Asof, Condition, Counters, JoinKind, JoinSpec, MatchChoice, Window};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
 
@@ -219,7 +219,7 @@ fn check_all(alphabet: &[Step], length: u32, specs: &[JoinSpec]) {
                     event.id = id as u64;
                 }
             }
-            let case = Case { spec: *spec, sources: [1, 1], steps };
+            let case = Case { spec: spec.clone(), sources: [1, 1], steps };
             for batch_events_max in [1, 8] {
                 let feed = Feed { batch_events_max, shard_count: 1 };
                 compare(&case, feed).unwrap_or_else(|report| panic!("{report}"));
@@ -334,6 +334,43 @@ fn all_short_sequences_of_windows() {
         }
     }
     check_all(&alphabet, 5, &specs);
+}
+
+/// Specs with conditions, of every form.
+#[test]
+fn all_short_sequences_with_a_condition() {
+    let alphabet = [
+        event(Side::Left, "a", 10),
+        event(Side::Right, "a", 10),
+        event(Side::Right, "a", 11),
+        watermark(Side::Left, 12),
+        watermark(Side::Right, 11),
+        watermark(Side::Right, 13),
+    ];
+    let interval = || JoinSpec::between(Bound::Closed(-1), Bound::Closed(2));
+    let mut builders: Vec<_> = KINDS.map(|kind| interval().kind(kind)).into();
+    builders.extend(CHOICES.map(|choice| interval().kind(JoinKind::Left).choice(choice)));
+    builders.push(interval().kind(JoinKind::Full).choice(MatchChoice::OneToOne));
+    builders.push(JoinSpec::asof(Asof::nearest().within(2).strict()).kind(JoinKind::Left));
+    builders.push(JoinSpec::window(Window::hopping(4, 2)).kind(JoinKind::Full));
+    let mut specs = Vec::new();
+    for clock in CLOCKS {
+        for builder in &builders {
+            let lateness = Lateness { policy: LatePolicy::Output, clock, allowed: 1 };
+            let spec = builder.clone().lateness(lateness).build(&limits()).expect("a valid spec");
+            specs.push(spec.with_condition(condition(2)));
+        }
+    }
+    check_all(&alphabet, 4, &specs);
+}
+
+/// Holds unless a number made of both ids is divisible.
+fn passes(modulus: u64, left: u64, right: u64) -> bool {
+    !(left * 3 + right * 5 + left / 4).is_multiple_of(modulus)
+}
+
+fn condition(modulus: u64) -> Condition {
+    Condition::new(move |left, right| passes(modulus, id_of(left), id_of(right)))
 }
 
 /// One step before its times are scaled and shifted: what, which source and key, and a time that
@@ -610,6 +647,50 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn random_cases_with_a_condition(
+        case in prop_oneof![
+            3 => case(MatchChoice::All),
+            3 => prop::sample::select(&CHOICES[..]).prop_flat_map(case),
+            2 => case(MatchChoice::OneToOne),
+            1 => asof_case().prop_map(|(case, _)| case),
+            2 => window_case(),
+        ],
+        modulus in 1..4u64,
+        batch_events_max in prop::sample::select(vec![1usize, 2, 7, 64]),
+        shard_count in 1..4usize,
+    ) {
+        let spec = case.spec.clone().with_condition(condition(modulus));
+        let feed = Feed { batch_events_max, shard_count };
+        prop_assert_eq!(compare(&Case { spec, ..case }, feed), Ok(()));
+    }
+
+    /// A condition leaves out of the pairs exactly those of which it does not hold, and what is
+    /// chosen is the best of the others.
+    #[test]
+    fn a_condition_is_a_filter_before_the_choice(
+        choice in prop::sample::select(&[CHOICES[0], CHOICES[1], CHOICES[2], MatchChoice::All][..]),
+        case in Just(()).prop_flat_map(|()| case(MatchChoice::First)),
+        modulus in 1..4u64,
+    ) {
+        let lateness = case.spec.lateness();
+        let lateness = Lateness { policy: LatePolicy::Drop, clock: LatenessClock::Merged, ..lateness };
+        let is_pair = |output: &&Output| matches!(output, Output::Pair { .. });
+        let mut all = outputs_with(&case, MatchChoice::All, lateness);
+        all.retain(|output| match *output {
+            Output::Pair { left, right, .. } => passes(modulus, left, right),
+            _ => false,
+        });
+        let spec = spec_with(&case, choice, lateness).with_condition(condition(modulus));
+        let got: Vec<Output> = outputs_of(&case, &spec).iter().filter(is_pair).copied().collect();
+        let expected = if choice == MatchChoice::All { all } else { best_of(&case, choice, &all) };
+        prop_assert_eq!(sorted(&expected), sorted(&got));
+    }
+}
+
 /// A case whose spec is that of a window join.
 fn window_case() -> impl Strategy<Value = Case> {
     let window = prop_oneof![
@@ -746,15 +827,18 @@ fn time_of(case: &Case, id: u64) -> Option<i64> {
 }
 
 fn outputs_with(case: &Case, choice: MatchChoice, lateness: Lateness) -> Vec<Output> {
+    outputs_of(case, &spec_with(case, choice, lateness))
+}
+
+fn spec_with(case: &Case, choice: MatchChoice, lateness: Lateness) -> JoinSpec {
     let (lo, hi) = (case.spec.interval().lo(), case.spec.interval().hi());
-    let spec = JoinSpec::between(Bound::Closed(lo), Bound::Closed(hi))
+    JoinSpec::between(Bound::Closed(lo), Bound::Closed(hi))
         .kind(case.spec.kind())
         .lateness(lateness)
         .choice(choice)
         .allow_empty()
         .build(&limits())
-        .expect("a valid spec");
-    outputs_of(case, &spec)
+        .expect("a valid spec")
 }
 
 fn outputs_of(case: &Case, spec: &JoinSpec) -> Vec<Output> {

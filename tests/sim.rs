@@ -189,7 +189,7 @@ fn check_under(seed: u64, scenario: &Scenario, schedule: &Schedule) -> Outcome {
     if outcome.outputs != outputs {
         let missing = difference(&outputs, &outcome.outputs);
         let extra = difference(&outcome.outputs, &outputs);
-        let spec = scenario.spec;
+        let spec = &scenario.spec;
         panic!("missing {missing:?}, extra {extra:?} under {spec:?}, {schedule:?}; {again}");
     }
     outcome.counters.check().unwrap_or_else(|error| panic!("{error}; {again}"));

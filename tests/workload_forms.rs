@@ -83,7 +83,7 @@ fn by_oracle(events: &Events, spec: &JoinSpec) -> (Outcome, u64) {
     (outcome, singles)
 }
 
-fn by_engine(events: &Arc<Events>, spec: JoinSpec, form: Form, cores: usize) -> (Outcome, u64) {
+fn by_engine(events: &Arc<Events>, spec: &JoinSpec, form: Form, cores: usize) -> (Outcome, u64) {
     let setup = EngineSetup {
         cores: CoreChoice::count(cores).unwrap(),
         runtime: RuntimeChoice::Threads,
@@ -106,11 +106,11 @@ fn compare(form: Form, kind: JoinKind, seed: u64) -> Result<(Outcome, u64), Spec
     if let Some(singles) = offline.singles {
         assert_eq!(singles, expected.1, "{about}, offline");
     }
-    let mut join = SingleJoin::new(spec, Simd::detect())?;
+    let mut join = SingleJoin::new(spec.clone(), Simd::detect())?;
     let measured = drive(&mut join, &events, BATCH, StepClock::Wall).unwrap();
     assert_eq!((measured.outcome, measured.singles), expected, "{about}, join");
     for cores in [1, 3] {
-        let found = by_engine(&events, spec, form, cores);
+        let found = by_engine(&events, &spec, form, cores);
         assert_eq!(found, expected, "{about}, engine on {cores}");
     }
     Ok(expected)
@@ -158,7 +158,7 @@ fn choices_do_not_depend_on_how_many_cores_read() {
         let events = Arc::new(Events::new(workload, 3, 20_000));
         let expected = offline(&events, &spec);
         for cores in [1, 2, 4] {
-            let found = by_engine(&events, spec, form, cores);
+            let found = by_engine(&events, &spec, form, cores);
             assert_eq!(found, (expected.outcome, 0), "{choice:?} on {cores}");
         }
     }

@@ -54,6 +54,7 @@ pub struct EngineBuilder<F> {
 impl EngineBuilder<NoSinks> {
     pub(super) fn new(spec: JoinSpec) -> EngineBuilder<NoSinks> {
         EngineBuilder {
+            hasher: KeyHasher::random(spec.keys()),
             spec,
             cores: CoreChoice::default(),
             runtime: RuntimeChoice::default(),
@@ -66,7 +67,6 @@ impl EngineBuilder<NoSinks> {
             linger: LINGER_DEFAULT,
             max_drift: None,
             max_jump: None,
-            hasher: KeyHasher::random(spec.keys()),
             simd: None,
             watermarks: Watermarks::new(),
             feeds: Vec::new(),
@@ -236,9 +236,9 @@ where
     /// [`EngineError::Runtime`] when its workers cannot be started where and as they should,
     /// [`EngineError::Spec`] when the operator cannot do what the spec asks for.
     pub fn start(self) -> Result<Engine<S>, EngineError> {
-        let (spec, simd) = (self.spec, self.simd.unwrap_or_else(Simd::detect));
+        let (spec, simd) = (self.spec.clone(), self.simd.unwrap_or_else(Simd::detect));
         self.start_with(|_, hasher, limits| {
-            IntervalJoin::with_simd(spec, hasher.clone(), limits, simd)
+            IntervalJoin::with_simd(spec.clone(), hasher.clone(), limits, simd)
         })
     }
 

@@ -199,6 +199,18 @@ impl EventBatch {
         Ok(())
     }
 
+    /// Adds bytes to the row of the event that was pushed last; not over the limit of one row.
+    ///
+    /// # Errors
+    /// [`PushError::BatchFull`] when the batch's rows would not fit 4 GiB. The batch is unchanged
+    /// then.
+    pub(crate) fn extend_last(&mut self, more: &[u8]) -> Result<(), PushError> {
+        let Some(end) = self.row_ends.last_mut() else { return Ok(()) };
+        *end = u32::try_from(self.rows.len() + more.len()).map_err(|_| PushError::BatchFull)?;
+        self.rows.extend_from_slice(more);
+        Ok(())
+    }
+
     /// Appends events with integer keys and rows of one length, column by column: several times as
     /// fast as one [`push`](Self::push) after the other.
     ///

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::JoinError;
-use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side};
+use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
 use crate::join::slots::{Mark, Slot, Slots, end_of, is_past, replace, row_of, trim};
 use crate::join::{Emit, JoinSpec, MatchChoice};
 use crate::state::{Class, Partner, Visit};
@@ -49,7 +49,10 @@ pub(super) struct Emitted {
 
 impl Choices {
     pub(super) fn new(spec: JoinSpec) -> Choices {
-        Choices { spec, slots: Slots::new(), due: BinaryHeap::new(), marks: Vec::new() }
+        // A right row is matched by a left one that is out already, if the condition holds of the
+        // two.
+        let slots = Slots::new(spec.condition().is_some());
+        Choices { spec, slots, due: BinaryHeap::new(), marks: Vec::new() }
     }
 
     /// Bytes as allocated.
@@ -129,14 +132,9 @@ impl Choices {
         true
     }
 
-    /// A left row of the batch at work has a partner in its interval; returns whether they match.
-    fn left_matches(&mut self, mark: Mark, ts: i64, row: &[u8]) -> bool {
-        let is_same = |slot: &Slot<Best>| slot.ts == ts;
-        if self.spec.is_apart() && self.slots.get(mark).is_some_and(is_same) {
-            return false;
-        }
-        self.offer(mark, ts, row);
-        true
+    /// Whether two rows of one key, each within the other's interval, match.
+    fn matches(&self, left: &Event<'_>, right: &Event<'_>) -> bool {
+        !(self.spec.is_apart() && left.ts == right.ts) && self.spec.holds(left, right)
     }
 
     /// A row comes out, with its partner or by itself, and its slot is free.
@@ -221,15 +219,20 @@ pub(super) struct LeftVisit<'a> {
 }
 
 impl<'a> Visit for LeftVisit<'a> {
-    type Own = (Option<Mark>, Key<'a>);
+    type Own = (Option<Mark>, Event<'a>);
 
     fn own(&self, index: usize) -> Self::Own {
-        (self.choices.marks[index], self.batch.event(index, self.hasher).key)
+        (self.choices.marks[index], self.batch.event(index, self.hasher))
     }
 
     fn partner(&mut self, (mark, own): Self::Own, partner: Partner<'_>) -> bool {
-        let Some(row) = row_of(own, partner.row) else { return false };
-        mark.is_some_and(|mark| self.choices.left_matches(mark, partner.ts, row))
+        let (Some(mark), Some(row)) = (mark, row_of(own.key, partner.row)) else { return false };
+        let right = Event { key: own.key, ts: partner.ts, row };
+        let is_match = self.choices.matches(&own, &right);
+        if is_match {
+            self.choices.offer(mark, right.ts, row);
+        }
+        is_match
     }
 
     fn over(&mut self, _index: usize) {}
@@ -254,9 +257,9 @@ impl<'a, E: Emit> Visit for RightVisit<'a, E> {
     }
 
     fn partner(&mut self, own: Event<'a>, partner: Partner<'_>) -> bool {
-        let Some(mark) = Mark::of(own.key, partner.row) else { return false };
+        let Some((mark, row)) = Mark::of(own.key, partner.row) else { return false };
         let choices = &mut *self.choices;
-        if choices.spec.is_apart() && own.ts == partner.ts {
+        if !choices.matches(&Event { key: own.key, ts: partner.ts, row }, &own) {
             return false;
         }
         // A choice that is made stays, whether it is out or only due.

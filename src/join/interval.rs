@@ -7,7 +7,7 @@ use choosing::Choosing;
 use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::join::emit::single_without_key;
-use crate::join::visit::{IntPairs, PairVisit};
+use crate::join::visit::{ConditionVisit, IntPairs, PairVisit};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{BATCH_EVENTS_MAX, Limits};
 use crate::state::{BatchStats, Class, Filter, Layout, Probe, Simd, State, StateFull, Visit};
@@ -64,7 +64,7 @@ impl IntervalJoin {
                 "window joins have an operator of their own: WindowJoin",
             ));
         }
-        let choices = spec.chooses().then(|| Box::new(Choosing::new(spec)));
+        let choices = spec.chooses().then(|| Box::new(Choosing::new(spec.clone())));
         let waits = |side| spec.kind().emits_unmatched(side) && choices.is_none();
         let layout = Layout {
             filter: Filter::new(simd).unwrap_or_else(Filter::detect),
@@ -296,6 +296,10 @@ impl IntervalJoin {
         let visit = PairVisit::new(self.spec.kind(), &self.hasher, batch, out);
         let (state, classes) = (&mut self.state, &self.classes[..]);
         let (joined, singles) = match (visit.is_short(), side) {
+            _ if let Some(condition) = self.spec.condition() => {
+                let mut visit = ConditionVisit::new(visit, condition);
+                (join_all(state, batch, classes, probe, &mut visit), visit.singles())
+            }
             (true, Side::Left) => {
                 let mut visit = IntPairs::<E, true>::new(visit);
                 (join_all(state, batch, classes, probe, &mut visit), visit.singles())

@@ -8,6 +8,7 @@
 mod any;
 mod asof;
 mod choice;
+mod condition;
 mod counters;
 mod emit;
 mod interval;
@@ -22,6 +23,7 @@ mod windowed;
 
 pub use any::AnyJoin;
 pub use asof::Asof;
+pub use condition::Condition;
 pub use counters::{Counters, SideCounters};
 pub use emit::{Emit, Sink, SinkError};
 pub use interval::IntervalJoin;

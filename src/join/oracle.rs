@@ -78,7 +78,7 @@ use choice::rank;
 use pairing::Pairing;
 
 use crate::error::JoinError;
-use crate::event::Side;
+use crate::event::{Event, Key, Side};
 use crate::join::{Counters, JoinKind, JoinSpec, MatchChoice};
 use crate::time::{LatePolicy, LatenessClock, SideClock, WATERMARK_START};
 
@@ -116,6 +116,7 @@ pub enum Output {
 type Residual = Box<dyn Fn(u64, u64) -> bool>;
 
 /// The interval join as SEMANTICS has it, one step at a time. Each event costs a scan of all rows.
+/// The condition of a spec sees rows that are their ids, in eight bytes, little endian.
 ///
 /// ```
 /// use intervale::event::Side;
@@ -169,7 +170,7 @@ impl Oracle {
     /// A join with no rows and no promises, of so many sources a side.
     pub fn new(spec: &JoinSpec, left_sources: usize, right_sources: usize) -> Oracle {
         Oracle {
-            spec: *spec,
+            spec: spec.clone(),
             residual: None,
             clocks: [SideClock::new(left_sources), SideClock::new(right_sources)],
             rows: [Vec::new(), Vec::new()],
@@ -351,7 +352,7 @@ impl Oracle {
     fn match_rows(&mut self, left: &mut Row, right: &mut Row) {
         let holds = left.key == right.key
             && self.spec.matches(left.ts, right.ts)
-            && self.residual.as_ref().is_none_or(|holds| holds(left.id, right.id));
+            && self.holds(&left.key, (left.id, left.ts), (right.id, right.ts));
         if !holds {
             return;
         }
@@ -380,6 +381,16 @@ impl Oracle {
                 }
             }
         }
+    }
+
+    /// Whether two rows of one key, given by id and time, pass what is asked beyond key and time.
+    fn holds(&self, key: &[u8], left: (u64, i64), right: (u64, i64)) -> bool {
+        let (left_row, right_row) = (left.0.to_le_bytes(), right.0.to_le_bytes());
+        let key = Key::Bytes(key);
+        let left_event = Event { key, ts: left.1, row: &left_row };
+        let right_event = Event { key, ts: right.1, row: &right_row };
+        self.residual.as_ref().is_none_or(|holds| holds(left.0, right.0))
+            && self.spec.holds(&left_event, &right_event)
     }
 
     fn mark_matched(&mut self, side: Side, row: &mut Row) {

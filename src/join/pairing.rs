@@ -53,7 +53,7 @@ impl Pairing {
     pub(super) fn new(spec: JoinSpec) -> Pairing {
         Pairing {
             spec,
-            slots: Slots::new(),
+            slots: Slots::new(false),
             due: BinaryHeap::new(),
             side: Side::Left,
             marks: Vec::new(),
@@ -120,6 +120,13 @@ impl Pairing {
             }
         }
         true
+    }
+
+    /// Whether the condition holds of two rows that are in no pair.
+    fn holds(&self, left: Mark, right: Mark, hasher: &KeyHasher) -> bool {
+        let event = |mark| self.slots.get(mark).map(|slot| slot.event(hasher));
+        let (left, right) = (event(left), event(right));
+        left.zip(right).is_some_and(|(left, right)| self.spec.holds(&left, &right))
     }
 
     /// The watermark that a pair of this time waits for, less one.
@@ -193,7 +200,9 @@ impl<'a> Visit for PairingVisit<'a> {
     /// State is not told of matches: whether they come to anything is seen later.
     fn partner(&mut self, (own, key): Self::Own, partner: Partner<'_>) -> bool {
         let pairing = &mut *self.pairing;
-        let (Some(own), Some(other)) = (own, Mark::of(key, partner.row)) else { return false };
+        let (Some(own), Some((other, _))) = (own, Mark::of(key, partner.row)) else {
+            return false;
+        };
         let (Some(slot), Some(first)) = (pairing.slots.get(own), pairing.slots.get(other)) else {
             return false;
         };
@@ -203,6 +212,9 @@ impl<'a> Visit for PairingVisit<'a> {
             Side::Left => (own, other),
             Side::Right => (other, own),
         };
+        if pairing.spec.condition().is_some() && !pairing.holds(left, right, self.hasher) {
+            return false;
+        }
         let what = What::Candidate { second, first, left, right };
         pairing.due.push(Reverse(Due { at, what }));
         false

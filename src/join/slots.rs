@@ -2,7 +2,8 @@
 //!
 //! State holds the number of a row's slot in place of the row, so that an event which finds the row
 //! finds the slot. A number says which row of its slot it means: those of rows that are out lead
-//! nowhere.
+//! nowhere. Where a condition is asked of rows that are out as well, they stand in state behind
+//! their numbers.
 
 use crate::error::JoinError;
 use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
@@ -23,6 +24,8 @@ pub(super) struct Slots<T> {
     arrivals: u64,
     /// Bytes of rows in slots, as allocated.
     row_bytes: usize,
+    /// State holds the rows behind their numbers.
+    with_rows: bool,
     /// The batch at work with slot numbers in place of its rows, while nobody has it.
     marked: EventBatch,
 }
@@ -50,12 +53,13 @@ pub(super) struct Mark {
 }
 
 impl<T: Default> Slots<T> {
-    pub(super) fn new() -> Slots<T> {
+    pub(super) fn new(with_rows: bool) -> Slots<T> {
         Slots {
             slots: Vec::new(),
             free: Vec::new(),
             arrivals: 0,
             row_bytes: 0,
+            with_rows,
             marked: EventBatch::default(),
         }
     }
@@ -96,6 +100,10 @@ impl<T: Default> Slots<T> {
             let row = mark.map_or([0; 8], Mark::bytes);
             let ts = Timestamp::new(ts).unwrap_or(Timestamp::MIN);
             marked.push_with_value(key, key_bytes, ts, &row).map_err(JoinError::Refused)?;
+            if self.with_rows {
+                let row = row_behind(keys, stored);
+                marked.extend_last(row).map_err(JoinError::Refused)?;
+            }
         }
         Ok(marked)
     }
@@ -165,10 +173,19 @@ impl Mark {
         (u64::from(self.slot) | u64::from(self.generation) << 32).to_le_bytes()
     }
 
-    /// The mark of a partner, if its key is the same one.
-    pub(super) fn of(own: Key<'_>, stored: &[u8]) -> Option<Mark> {
-        let value = u64::from_le_bytes(row_of(own, stored)?.try_into().ok()?);
-        Some(Mark { slot: value as u32, generation: (value >> 32) as u32 })
+    /// The mark of a partner, if its key is the same one, and its row where state holds rows.
+    pub(super) fn of<'a>(own: Key<'_>, stored: &'a [u8]) -> Option<(Mark, &'a [u8])> {
+        let (mark, row) = row_of(own, stored)?.split_first_chunk()?;
+        let value = u64::from_le_bytes(*mark);
+        Some((Mark { slot: value as u32, generation: (value >> 32) as u32 }, row))
+    }
+}
+
+/// What a batch stores behind the key.
+fn row_behind(keys: KeyKind, stored: &[u8]) -> &[u8] {
+    match keys {
+        KeyKind::Int => stored,
+        KeyKind::Bytes => split_keyed_row(stored).1,
     }
 }
 

@@ -1,8 +1,8 @@
 //! What to join and how: validated once, immutable afterwards.
 
 use crate::error::SpecError;
-use crate::event::{KeyKind, Side};
-use crate::join::{Asof, Window};
+use crate::event::{Event, KeyKind, Side};
+use crate::join::{Asof, Condition, Window};
 use crate::limits::Limits;
 use crate::time::{Bound, Interval, IntervalError, LatePolicy, Lateness, WATERMARK_START};
 
@@ -73,7 +73,7 @@ pub enum MatchChoice {
 ///     .unwrap();
 /// assert_eq!(spec.interval().hi(), 300_000);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinSpec {
     interval: Interval,
     kind: JoinKind,
@@ -83,10 +83,11 @@ pub struct JoinSpec {
     /// Rows at the same time do not match.
     apart: bool,
     windows: Option<Window>,
+    condition: Option<Condition>,
 }
 
 /// Collects the parts of a [`JoinSpec`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct JoinSpecBuilder {
     lo: Bound,
     hi: Bound,
@@ -96,6 +97,7 @@ pub struct JoinSpecBuilder {
     choice: MatchChoice,
     asof: Option<Asof>,
     windows: Option<Window>,
+    condition: Option<Condition>,
     allow_empty: bool,
 }
 
@@ -111,6 +113,7 @@ impl JoinSpec {
             choice: MatchChoice::default(),
             asof: None,
             windows: None,
+            condition: None,
             allow_empty: false,
         }
     }
@@ -163,6 +166,13 @@ impl JoinSpec {
         self
     }
 
+    /// The same join with a condition on its pairs, in place of the one that it may have.
+    #[must_use]
+    pub fn with_condition(mut self, condition: Condition) -> JoinSpec {
+        self.condition = Some(condition);
+        self
+    }
+
     /// Which matches of a left row count.
     #[inline]
     pub fn choice(&self) -> MatchChoice {
@@ -173,6 +183,18 @@ impl JoinSpec {
     #[inline]
     pub fn windows(&self) -> Option<Window> {
         self.windows
+    }
+
+    /// What must hold of a pair beside key and time.
+    #[inline]
+    pub fn condition(&self) -> Option<&Condition> {
+        self.condition.as_ref()
+    }
+
+    /// Whether the condition holds, if there is one.
+    #[inline]
+    pub(super) fn holds(&self, left: &Event<'_>, right: &Event<'_>) -> bool {
+        self.condition.as_ref().is_none_or(|condition| condition.holds(left, right))
     }
 
     /// Whether a left and a right row of one key match by their times.
@@ -258,6 +280,16 @@ impl JoinSpecBuilder {
         self
     }
 
+    /// What must hold of a pair beside key and time: see [`Condition`]. None by default; a second
+    /// one takes the first one's place.
+    pub fn condition(
+        mut self,
+        holds: impl Fn(&Event<'_>, &Event<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.condition = Some(Condition::new(holds));
+        self
+    }
+
     /// Accepts an interval that holds nothing instead of refusing it: no pair comes out, rows are
     /// padded at their own ends. For comparisons with systems that accept such intervals.
     #[doc(hidden)]
@@ -309,6 +341,7 @@ impl JoinSpecBuilder {
             choice: self.choice,
             apart: self.asof.is_some_and(Asof::is_apart),
             windows: self.windows,
+            condition: self.condition,
         })
     }
 

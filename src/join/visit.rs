@@ -1,7 +1,7 @@
 //! What becomes of the partners that state finds: pairs, semi rows, rows that are over at once.
 
 use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
-use crate::join::{Emit, JoinKind};
+use crate::join::{Condition, Emit, JoinKind};
 use crate::state::{Partner, Visit};
 
 /// Turns partners of one batch into results of a join of some kind.
@@ -46,6 +46,19 @@ impl<'a, E: Emit> PairVisit<'a, E> {
         self.singles
     }
 
+    /// The two match: hands on what the join's kind makes of it.
+    #[inline(always)]
+    fn matched(&mut self, index: usize, own: Event<'_>, partner: Event<'_>, was_matched: bool) {
+        if self.emits_pairs {
+            match self.side {
+                Side::Left => self.out.pair(own, partner),
+                Side::Right => self.out.pair(partner, own),
+            }
+        } else if self.kind == JoinKind::Semi {
+            self.semi(index, own, partner, was_matched);
+        }
+    }
+
     /// A left row comes out at its first match, whichever of the two events came second.
     fn semi(&mut self, index: usize, own: Event<'_>, partner: Event<'_>, was_matched: bool) {
         let event = match self.side {
@@ -70,24 +83,8 @@ impl<'a, E: Emit> Visit for PairVisit<'a, E> {
 
     #[inline]
     fn partner(&mut self, (index, own): (usize, Event<'a>), partner: Partner<'_>) -> bool {
-        let mut row = partner.row;
-        if let Key::Bytes(own_key) = own.key {
-            // Keys of bytes are only known by their hash so far.
-            let (key, rest) = split_keyed_row(row);
-            if key != own_key {
-                return false;
-            }
-            row = rest;
-        }
-        let event = Event { key: own.key, ts: partner.ts, row };
-        if self.emits_pairs {
-            match self.side {
-                Side::Left => self.out.pair(own, event),
-                Side::Right => self.out.pair(event, own),
-            }
-        } else if self.kind == JoinKind::Semi {
-            self.semi(index, own, event, partner.matched);
-        }
+        let Some(event) = event_of_partner(own, partner) else { return false };
+        self.matched(index, own, event, partner.matched);
         true
     }
 
@@ -96,6 +93,62 @@ impl<'a, E: Emit> Visit for PairVisit<'a, E> {
             self.singles[self.side.index()] += 1;
             self.out.single(self.side, self.batch.event(index, self.hasher));
         }
+    }
+}
+
+/// A partner as a sink sees it, if its key is the same one: keys of bytes are only known by their
+/// hash so far.
+#[inline(always)]
+fn event_of_partner<'p>(own: Event<'p>, partner: Partner<'p>) -> Option<Event<'p>> {
+    let mut row = partner.row;
+    if let Key::Bytes(own_key) = own.key {
+        let (key, rest) = split_keyed_row(row);
+        if key != own_key {
+            return None;
+        }
+        row = rest;
+    }
+    Some(Event { key: own.key, ts: partner.ts, row })
+}
+
+/// The same of a join with a condition. It is a visitor of its own so that a join without one does
+/// not even ask.
+pub(super) struct ConditionVisit<'a, E> {
+    general: PairVisit<'a, E>,
+    condition: &'a Condition,
+}
+
+impl<'a, E: Emit> ConditionVisit<'a, E> {
+    pub(super) fn new(general: PairVisit<'a, E>, condition: &'a Condition) -> Self {
+        ConditionVisit { general, condition }
+    }
+
+    pub(super) fn singles(&self) -> [u64; 2] {
+        self.general.singles()
+    }
+}
+
+impl<'a, E: Emit> Visit for ConditionVisit<'a, E> {
+    type Own = (usize, Event<'a>);
+
+    fn own(&self, index: usize) -> Self::Own {
+        self.general.own(index)
+    }
+
+    fn partner(&mut self, (index, own): Self::Own, partner: Partner<'_>) -> bool {
+        let Some(event) = event_of_partner(own, partner) else { return false };
+        let holds = match self.general.side {
+            Side::Left => self.condition.holds(&own, &event),
+            Side::Right => self.condition.holds(&event, &own),
+        };
+        if holds {
+            self.general.matched(index, own, event, partner.matched);
+        }
+        holds
+    }
+
+    fn over(&mut self, index: usize) {
+        self.general.over(index);
     }
 }
 

@@ -216,7 +216,7 @@ impl<'a> Sim<'a> {
         let pacer = Pacer::new(&table, &bells, schedule.pace);
         let mut shards = Vec::new();
         for number in 0..schedule.shard_count {
-            let join = IntervalJoin::new(scenario.spec, hasher.clone(), Limits::UNBOUNDED)
+            let join = IntervalJoin::new(scenario.spec.clone(), hasher.clone(), Limits::UNBOUNDED)
                 .map_err(SimError::Spec)?;
             let sink = Collector { outputs: Vec::new(), fails_at: schedule.sink_fails_at };
             let (shard, handle) = Shard::new(join, sink, Vec::new(), &table, Doorbell::silent());

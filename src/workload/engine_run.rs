@@ -57,7 +57,7 @@ const DRIFT_BATCHES: u64 = 64;
 /// [`EngineError`] when the engine cannot start or stops on a fault.
 pub fn run_engine(
     events: &Arc<Events>,
-    spec: JoinSpec,
+    spec: &JoinSpec,
     in_order: bool,
     setup: &EngineSetup,
     batch: usize,
@@ -65,7 +65,7 @@ pub fn run_engine(
     let (workload, batch) = (events.workload, batch.max(1));
     let drift = (batch as u64).saturating_mul(1_000) / workload.rate + 1;
     let drift = drift.saturating_mul(DRIFT_BATCHES).min(i64::MAX as u64) as i64;
-    let mut builder = Engine::builder(spec)
+    let mut builder = Engine::builder(spec.clone())
         .cores(setup.cores.clone())
         .runtime(setup.runtime)
         .idle(setup.idle)
@@ -84,7 +84,7 @@ pub fn run_engine(
     let index_bytes = Arc::new(AtomicU64::new(0));
     let (start, start_cpu_ns) = (Instant::now(), CpuClock::Process.now_ns());
     let engine = builder.start_with(|_, hasher, limits| {
-        let join = AnyJoin::new(spec, hasher.clone(), limits, Some(setup.simd))?;
+        let join = AnyJoin::new(spec.clone(), hasher.clone(), limits, Some(setup.simd))?;
         Ok(Watched { join, index_bytes: Arc::clone(&index_bytes) })
     })?;
     let finished = engine.finish()?;

@@ -35,16 +35,18 @@ impl EngineSubject {
         shard_count: usize,
         runtime: RuntimeChoice,
     ) -> EngineSubject {
-        let (taken, spec) = (Taken::default(), *spec);
+        let (taken, spec) = (Taken::default(), spec.clone());
         // Each shard gets an equal part.
         let mut whole = limits();
         whole.state_bytes_max = whole.state_bytes_max.map(|bytes| bytes * shard_count as u64);
-        let engine = Engine::builder(spec)
+        let engine = Engine::builder(spec.clone())
             .cores(CoreChoice::count(shard_count).expect("a count of shards"))
             .runtime(runtime)
             .limits(whole)
             .sinks(|_| Record(Arc::clone(&taken)))
-            .start_with(|_, hasher, limits| AnyJoin::new(spec, hasher.clone(), limits, None))
+            .start_with(|_, hasher, limits| {
+                AnyJoin::new(spec.clone(), hasher.clone(), limits, None)
+            })
             .expect("the engine starts");
         let sources = Side::BOTH.map(|side| {
             let add = |_| Some(engine.source(side).expect("a source more"));

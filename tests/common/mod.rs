@@ -10,7 +10,7 @@ mod scenario;
 mod subject;
 
 pub use engine::EngineSubject;
-pub use operator::OperatorSubject;
+pub use operator::{OperatorSubject, id_of};
 pub use scenario::{Scenario, bundles, check};
 pub use subject::{Arrival, OracleSubject, Step, Subject, apply};
 

@@ -33,9 +33,9 @@ impl OperatorSubject {
         simd: Simd,
     ) -> OperatorSubject {
         let hasher = KeyHasher::new(spec.keys(), 42);
-        let shard = || AnyJoin::new(*spec, hasher.clone(), limits(), Some(simd)).unwrap();
+        let shard = || AnyJoin::new(spec.clone(), hasher.clone(), limits(), Some(simd)).unwrap();
         OperatorSubject {
-            spec: *spec,
+            spec: spec.clone(),
             clocks: sources.map(SideClock::new),
             shards: (0..shard_count).map(|_| shard()).collect(),
             hasher,

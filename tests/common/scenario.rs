@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Asof, JoinKind, JoinSpec, MatchChoice, Window};
+use intervale::join::{Asof, Condition, JoinKind, JoinSpec, MatchChoice, Window};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use serde_json::Value;
 
 use super::limits;
+use super::operator::id_of;
 use super::subject::{Arrival, Step, Subject, apply};
 
 /// One scenario, with what must come out of each step.
@@ -106,7 +107,15 @@ impl Scenario {
         }
         let sources = ["left_sources", "right_sources"]
             .map(|field| config[field].as_u64().map_or(1, |count| count as usize));
-        let spec = spec(config, keys);
+        let spec = match config["condition"].as_str() {
+            None => spec(config, keys),
+            Some(condition) => {
+                let values = rest.iter().filter(|step| step["v"].is_i64());
+                let value = |step: &Value| (reader.ids[text(step, "id")], step["v"].as_i64());
+                let values = values.map(value).collect();
+                spec(config, keys).with_condition(condition_of(condition, values))
+            }
+        };
         Scenario { name, spec, sources, steps, expected, names: reader.names }
     }
 
@@ -119,7 +128,7 @@ impl Scenario {
         };
         Scenario {
             name: format!("{} (dropping)", self.name),
-            spec: self.spec.with_lateness(lateness),
+            spec: self.spec.clone().with_lateness(lateness),
             sources: self.sources,
             steps: self.steps.clone(),
             expected: self.expected.iter().map(on_time).collect(),
@@ -205,6 +214,19 @@ fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
         .allow_empty()
         .build(&limits())
         .unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+/// A condition on the values of a pair's events, by their ids.
+fn condition_of(name: &str, values: HashMap<u64, Option<i64>>) -> Condition {
+    let holds: fn(i64, i64) -> bool = match name {
+        "less" => |left, right| left < right,
+        "differ" => |left, right| left != right,
+        other => panic!("unknown condition {other}"),
+    };
+    Condition::new(move |left, right| {
+        let value = |event| values[&id_of(event)].expect("every event has a value");
+        holds(value(left), value(right))
+    })
 }
 
 fn window(kind: &str, config: &Value) -> Window {

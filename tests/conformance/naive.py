@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes forms.jsonl: what as-of, one-to-one and window joins mean, by brute force.
+"""Makes forms.jsonl: what as-of, one-to-one and window joins mean, by brute force; and
+conditions.jsonl: what a condition on the pair means in these and in interval joins.
 
     python3 tests/conformance/naive.py > tests/conformance/forms.jsonl
+    python3 tests/conformance/naive.py conditions > tests/conformance/conditions.jsonl
 
 Written from the definitions alone, without a look at the operators: whether an answer is final is
 decided by trying every time at which an event could still come. One source a side, late rows
@@ -10,6 +12,7 @@ dropped. The same seed gives the same bytes.
 
 import json
 import random
+import sys
 
 START = float("-inf")
 END = float("inf")
@@ -73,19 +76,59 @@ class Naive:
     def add(self, side, row):
         self.rows[side].append(row)
 
+    def holds(self, left, right):
+        """The condition: without one, everything passes."""
+        condition = self.config.get("condition")
+        if condition == "less":
+            return left["v"] < right["v"]
+        if condition == "differ":
+            return left["v"] != right["v"]
+        return condition is None
+
+
+class Interval(Naive):
+    """Every pair at once: two rows on time that are near enough always meet."""
+
+    def settle(self):
+        lower, upper = self.config["lower"], self.config["upper"]
+        for left in self.rows["L"]:
+            for right in self.rows["R"]:
+                apart = right["ts"] - left["ts"]
+                met = left.setdefault("met", set())
+                if left["key"] != right["key"] or not lower <= apart <= upper:
+                    continue
+                if right["arrival"] in met or not self.holds(left, right):
+                    continue
+                if self.kind == "semi" and not met:
+                    self.emit(out="left_semi", l=left["id"])
+                elif self.kind not in ("semi", "anti"):
+                    ts = max(left["ts"], right["ts"])
+                    self.emit(out="pair", l=left["id"], r=right["id"], ts=ts)
+                met.add(right["arrival"])
+                left["matched"] = right["matched"] = True
+        for side, other, reach in (("L", "R", upper), ("R", "L", -lower)):
+            clock = self.promised[other] if self.own else self.merged()
+            for row in self.rows[side]:
+                over = self.ended or clock > row["ts"] + reach + self.allowed
+                if over and not row["matched"] and not row["done"]:
+                    row["done"] = True
+                    self.alone(side, row["id"])
+
 
 class Asof(Naive):
     """One right row for each left one."""
 
     def better(self, left, ts, best):
-        direction = self.config["asof"]
-        if direction == "backward":
+        direction = self.config.get("asof") or self.config["match"]
+        if direction in ("backward", "last"):
             return ts > best
-        if direction == "forward":
+        if direction in ("forward", "first"):
             return ts < best
         return (abs(ts - left), ts) < (abs(best - left), best)
 
     def possible(self, left):
+        if "match" in self.config:
+            return range(left + self.config["lower"], left + self.config["upper"] + 1)
         tolerance, direction = self.config["tolerance"], self.config["asof"]
         first = left if direction == "forward" else left - tolerance
         last = left if direction == "backward" else left + tolerance
@@ -101,7 +144,8 @@ class Asof(Naive):
             possible = self.possible(left["ts"])
             best = None
             for right in self.rows["R"]:
-                if right["key"] == left["key"] and right["ts"] in possible:
+                near = right["key"] == left["key"] and right["ts"] in possible
+                if near and self.holds(left, right):
                     if best is None or self.better(left["ts"], right["ts"], best["ts"]):
                         best = right
             if self.kind == "semi" and best:
@@ -131,7 +175,8 @@ class OneToOne(Naive):
         for left in self.rows["L"]:
             for right in self.rows["R"]:
                 apart = right["ts"] - left["ts"]
-                if left["key"] == right["key"] and self.config["lower"] <= apart <= self.config["upper"]:
+                near = self.config["lower"] <= apart <= self.config["upper"]
+                if left["key"] == right["key"] and near and self.holds(left, right):
                     arrivals = sorted((left["arrival"], right["arrival"]), reverse=True)
                     pairs.append((max(left["ts"], right["ts"]), arrivals, left, right))
         pairs.sort(key=lambda pair: pair[:2])
@@ -207,6 +252,8 @@ class Windows(Naive):
                     pair = (left["arrival"], right["arrival"])
                     if left["side"] != "L" or right["side"] != "R" or pair in paired:
                         continue
+                    if not self.holds(left, right):
+                        continue
                     is_first = all(of_left != left["arrival"] for of_left, _ in paired)
                     paired.add(pair)
                     if self.kind == "semi" and is_first:
@@ -223,7 +270,7 @@ class Windows(Naive):
         self.live = rest
 
 
-def steps(rng, length):
+def steps(rng, length, with_values):
     listed, base = [], rng.choice([0, 0, -30, 1000])
     for number in range(length):
         pick, ts = rng.random(), base + number + rng.randint(-7, 7)
@@ -231,13 +278,15 @@ def steps(rng, length):
             side = rng.choice("LR")
             key = None if rng.random() < 0.04 else rng.choice("ab")
             listed.append({"op": side, "key": key, "ts": ts, "id": f"{side.lower()}{number}"})
+            if with_values:
+                listed[-1]["v"] = rng.randint(0, 3)
         else:
             listed.append({"op": rng.choice(["WL", "WR"]), "ts": ts})
     return listed + [{"op": "end"}]
 
 
 def scenario(name, model, config, rng):
-    listed = steps(rng, rng.randint(8, 40))
+    listed = steps(rng, rng.randint(8, 40), "condition" in config)
     naive, expected = model(config), []
     for number, step in enumerate(listed, 1):
         expected += [dict(output, step=number) for output in naive.step(step)]
@@ -253,6 +302,39 @@ def config_of(rng, kinds, **more):
         "lateness": rng.choice(["merged", "merged", "own"]),
         **more,
     }
+
+
+ALL_KINDS = ["inner", "left", "right", "full", "semi", "anti"]
+
+
+def conditions():
+    rng = random.Random(12)
+
+    def add(name, model, kinds, **more):
+        config = config_of(rng, kinds, condition=rng.choice(["less", "differ"]), **more)
+        scenario(f"{name}-if-{config['condition']}-{config['join']}", model, config, rng)
+
+    for number in range(48):
+        lower = rng.randint(-6, 4)
+        ends = {"lower": lower, "upper": lower + rng.randint(0, 9)}
+        add(f"interval-{number}", Interval, [ALL_KINDS[number % 6]], **ends)
+        match = rng.choice(["first", "last", "nearest"])
+        add(f"{match}-{number}", Asof, ["inner", "left"], match=match, **ends)
+        add(f"one-to-one-{number}", OneToOne, ALL_KINDS, match="one-to-one", **ends)
+    for number in range(36):
+        more = {
+            "asof": rng.choice(["backward", "forward", "nearest"]),
+            "tolerance": rng.choice([1, 4, 10]),
+            "strict": rng.random() < 0.3,
+        }
+        add(f"asof-{number}", Asof, ["inner", "left"], **more)
+        kind = rng.choice(["tumble", "hop", "session"])
+        more = {
+            "tumble": {"size": rng.choice([5, 12]), "offset": rng.choice([0, 3])},
+            "hop": {"size": 10, "slide": rng.choice([2, 5, 7]), "offset": 0},
+            "session": {"gap": rng.choice([2, 4, 9])},
+        }[kind]
+        add(f"{kind}-{number}", Windows, ALL_KINDS, window=kind, **more)
 
 
 def main():
@@ -284,4 +366,4 @@ def main():
         scenario(f"{kind}-{number}", Windows, config_of(rng, kinds, **more), rng)
 
 
-main()
+conditions() if sys.argv[1:] == ["conditions"] else main()

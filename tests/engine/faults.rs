@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use intervale::engine::{Ending, Engine, EngineError};
 use intervale::error::{JoinError, PushError, SourceError};
-use intervale::event::{EventBatch, KeyKind, Side};
-use intervale::join::{Counters, Emit, IntervalJoin, JoinKind, JoinSpec, SinkError};
+use intervale::event::{Event, EventBatch, KeyKind, Side};
+use intervale::join::{Counters, Emit, IntervalJoin, JoinKind, JoinSpec, MatchChoice, SinkError};
 use intervale::limits::Limits;
 use intervale::runtime::{CoreChoice, RuntimeChoice};
 use intervale::shard::Operator;
@@ -34,6 +34,62 @@ fn a_panic_in_a_sink_stops_all_and_is_named() {
                 other => panic!("{other}"),
             }
         }
+    }
+}
+
+#[test]
+fn a_panic_in_a_condition_stops_all_and_is_named() {
+    let limits = Limits::default();
+    for runtime in RUNTIMES {
+        let spec = JoinSpec::between(Bound::Closed(0), Bound::Closed(1_000))
+            .condition(|left, _| if left.ts > 500 { panic!("no such amount") } else { true })
+            .build(&limits)
+            .unwrap();
+        let engine = Engine::builder(spec)
+            .runtime(runtime)
+            .cores(CoreChoice::count(2).unwrap())
+            .sinks(collect)
+            .start()
+            .unwrap();
+        assert_eq!(push_until_refused(&engine), PushError::Stopped);
+        match engine.finish().unwrap_err() {
+            EngineError::Panicked { message, .. } => assert_eq!(message, "no such amount"),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// What a panic leaves of the operator takes no more, and is freed like any other.
+#[test]
+fn an_operator_whose_condition_panicked_refuses_what_follows() {
+    use intervale::event::{BatchKind, Key, KeyHasher};
+    use intervale::time::Timestamp;
+
+    for choice in [MatchChoice::All, MatchChoice::Nearest, MatchChoice::OneToOne] {
+        let spec = JoinSpec::between(Bound::Closed(-5), Bound::Closed(5))
+            .choice(choice)
+            .condition(|_, right| if right.ts == 3 { panic!("planned") } else { true })
+            .build(&Limits::default())
+            .unwrap();
+        let hasher = KeyHasher::new(KeyKind::Int, 1);
+        let mut join = IntervalJoin::new(spec, hasher.clone(), Limits::default()).unwrap();
+        let batch_of = |side: Side, times: [i64; 3]| {
+            let mut batch = EventBatch::default();
+            batch.reset(side, 0, BatchKind::Keyed);
+            for ts in times {
+                let ts = Timestamp::new(ts).unwrap();
+                batch.push(&hasher, Key::Int(7), ts, b"row").unwrap();
+            }
+            batch
+        };
+        let mut out = |_: Event<'_>, _: Event<'_>| {};
+        join.on_batch(&batch_of(Side::Left, [1, 2, 3]), &mut out).unwrap();
+        let rights = batch_of(Side::Right, [2, 3, 4]);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = join.on_batch(&rights, &mut out);
+        }));
+        assert!(panicked.is_err());
+        assert!(join.on_batch(&batch_of(Side::Right, [1, 1, 1]), &mut out).is_err(), "{choice:?}");
     }
 }
 
@@ -86,7 +142,7 @@ fn late_events_can_fail_the_run() {
     let policy = LatePolicy::Fail;
     for clock in [LatenessClock::Merged, LatenessClock::Own] {
         let lateness = Lateness { policy, clock, ..Lateness::default() };
-        let spec = between.lateness(lateness).build(&Limits::default()).unwrap();
+        let spec = between.clone().lateness(lateness).build(&Limits::default()).unwrap();
         let engine = Engine::builder(spec)
             .cores(CoreChoice::count(2).unwrap())
             .sinks(collect)

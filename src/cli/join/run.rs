@@ -37,7 +37,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let spec = join_spec(plan, unit, &limits)?;
     let times = SourceTimes::new(plan, unit)?;
     let drift = max_drift(plan, &spec, unit);
-    let mut builder = Engine::builder(spec)
+    let mut builder = Engine::builder(spec.clone())
         .cores(plan.machine.cores.clone())
         .runtime(plan.machine.runtime)
         .idle(plan.machine.idle)
@@ -67,7 +67,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let engine = builder
         .sinks(move |shard| sinks.sink(shard))
         .start_with(|_, hasher, limits| {
-            AnyJoin::new(spec, hasher.clone(), limits, plan.machine.simd)
+            AnyJoin::new(spec.clone(), hasher.clone(), limits, plan.machine.simd)
         })
         .map_err(|error| Failure::failed(error.to_string()))?;
     for note in engine.notes() {

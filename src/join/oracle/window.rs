@@ -25,6 +25,7 @@ pub(super) struct Live {
 struct Member {
     side: Side,
     id: u64,
+    ts: i64,
     arrival: u64,
 }
 
@@ -60,7 +61,7 @@ impl Oracle {
             return Ok(());
         }
         self.counters.sides[side.index()].on_time += 1;
-        let member = Member { side, id, arrival: self.arrivals };
+        let member = Member { side, id, ts, arrival: self.arrivals };
         let open: Vec<Span> = window.spans(ts).filter(|span| !self.is_closed(span.end)).collect();
         if open.is_empty() {
             self.emit_unmatched(side, id);
@@ -143,7 +144,8 @@ impl Oracle {
         for left in of(Side::Left) {
             for right in of(Side::Right) {
                 let pair = (left.arrival, right.arrival);
-                if live.paired.contains(&pair) {
+                let holds = self.holds(&live.key, (left.id, left.ts), (right.id, right.ts));
+                if live.paired.contains(&pair) || !holds {
                     continue;
                 }
                 let is_first = !live.paired.iter().any(|(of_left, _)| *of_left == left.arrival);

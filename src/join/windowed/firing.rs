@@ -28,11 +28,14 @@ impl Firing<'_> {
         counters: &mut Counters,
         out: &mut E,
     ) {
-        let kind = self.spec.kind();
+        let (kind, condition) = (self.spec.kind(), self.spec.condition());
         for own in left {
             let event = self.rows.event(own.row, self.hasher);
             for partner in right.iter_mut() {
-                if own.group != 0 && own.group == partner.group {
+                let have_met = own.group != 0 && own.group == partner.group;
+                let right = || self.rows.event(partner.row, self.hasher);
+                if have_met || !condition.is_none_or(|condition| condition.holds(&event, &right()))
+                {
                     continue;
                 }
                 counters.pairs += 1;
@@ -40,7 +43,7 @@ impl Firing<'_> {
                     side.matched += u64::from(self.rows.set_matched(member.row));
                 }
                 if kind.emits_pairs() {
-                    out.pair_at(event, self.rows.event(partner.row, self.hasher), self.ts);
+                    out.pair_at(event, right(), self.ts);
                 } else if kind == JoinKind::Semi && !own.is_paired {
                     counters.sides[Side::Left.index()].singles += 1;
                     out.single(Side::Left, event);

@@ -99,16 +99,16 @@ impl BenchPlan {
         let events = Arc::new(Events::new(workload, SEED_WARM_UP, warm_up_events));
         let mut runs: Vec<Runs> = self.subjects.iter().cloned().map(Runs::new).collect();
         for run in &runs {
-            let run = self.run_once(&run.subject, spec, &events)?;
+            let run = self.run_once(&run.subject, &spec, &events)?;
             run.notes.iter().for_each(|line| note(line));
         }
         note("making events");
         let events = Arc::new(Events::new(workload, self.seed, self.events_per_side));
-        let mut expected = self.expected(spec, &events, note);
+        let mut expected = self.expected(&spec, &events, note);
         for number in 1..=self.repeat.max(1) {
             for run in &mut runs {
                 note(&format!("{}, run {number}", run.subject.name()));
-                let once = self.run_once(&run.subject, spec, &events)?;
+                let once = self.run_once(&run.subject, &spec, &events)?;
                 check(&run.subject, number, &once.measured, &mut expected)?;
                 run.take(once);
                 if self.roofline {
@@ -122,7 +122,7 @@ impl BenchPlan {
     fn run_once(
         &self,
         subject: &Subject,
-        spec: JoinSpec,
+        spec: &JoinSpec,
         events: &Arc<Events>,
     ) -> Result<Once, BenchError> {
         let is_plain = self.kind == JoinKind::Inner && self.form == Form::default();
@@ -138,7 +138,7 @@ impl BenchPlan {
                 });
             }
             Subject::Join { simd } => {
-                let mut join = SingleJoin::new(spec, simd)?;
+                let mut join = SingleJoin::new(spec.clone(), simd)?;
                 (drive(&mut join, events, self.batch, self.step_clock)?, 1)
             }
             Subject::Naive { .. } if !is_plain => return Err(BenchError::NaiveKind),
@@ -156,7 +156,7 @@ impl BenchPlan {
     /// What every run must find, and who says so; `None` when only the runs can be compared.
     fn expected(
         &self,
-        spec: JoinSpec,
+        spec: &JoinSpec,
         events: &Events,
         note: &mut dyn FnMut(&str),
     ) -> Option<Expected> {
@@ -169,7 +169,7 @@ impl BenchPlan {
         }
         self.check.then(|| {
             note("joining offline");
-            Expected { found: offline(events, &spec), authority: "an offline join" }
+            Expected { found: offline(events, spec), authority: "an offline join" }
         })
     }
 }
@@ -253,12 +253,12 @@ mod tests {
         };
         let none = Events::new(plan.workload, 42, 0);
         let spec = plan.form.spec(&plan.workload, plan.kind).unwrap();
-        let mut expected = plan.expected(spec, &none, &mut |_| {});
+        let mut expected = plan.expected(&spec, &none, &mut |_| {});
         assert_eq!(expected.map(|known| known.found.outcome.pairs), Some(3_998_145));
         assert!(check(&NAIVE, 1, &found(3_998_145, 1), &mut expected).is_err());
         let anti = BenchPlan { kind: JoinKind::Anti, ..plan };
-        assert!(anti.expected(spec, &none, &mut |_| {}).is_none(), "an anti join has no pairs");
+        assert!(anti.expected(&spec, &none, &mut |_| {}).is_none(), "an anti join has no pairs");
         let first = BenchPlan { form: Form::Interval(MatchChoice::First), ..anti };
-        assert!(first.expected(spec, &none, &mut |_| {}).is_none(), "not all pairs count");
+        assert!(first.expected(&spec, &none, &mut |_| {}).is_none(), "not all pairs count");
     }
 }
