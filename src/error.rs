@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::event::{KeyKind, Side};
+use crate::limits::{STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN};
 use crate::time::IntervalError;
 
 /// Why an event was refused by [`EventBatch::push`](crate::event::EventBatch::push) and by handles.
@@ -102,6 +103,17 @@ pub enum SpecError {
     NegativeTolerance(i64),
     /// The windows are none, or go with another operator or late policy; the text says which.
     Window(&'static str),
+    /// The width of state's time buckets, in ticks, is under 1.
+    BucketWidth(i64),
+    /// The smallest chunk of state is not within
+    /// [`STATE_CHUNK_BYTES_MIN`](crate::limits::STATE_CHUNK_BYTES_MIN) and the most that the bound on
+    /// state allows.
+    ChunkBytes {
+        /// What was asked for.
+        bytes: u64,
+        /// The most.
+        bytes_max: u64,
+    },
     /// An as-of join with another choice, or a strict `nearest` one that is semi or anti.
     AsofKind,
 }
@@ -122,6 +134,19 @@ impl fmt::Display for SpecError {
                 write!(f, "the tolerance is {ticks} ticks; it must be 0 or more")
             }
             SpecError::Window(problem) => f.write_str(problem),
+            SpecError::BucketWidth(ticks) => {
+                write!(f, "a bucket's width is {ticks} ticks; it must be 1 or more")
+            }
+            SpecError::ChunkBytes { bytes, bytes_max } => write!(
+                f,
+                "chunks of state have {bytes} bytes at least; give {STATE_CHUNK_BYTES_MIN} to \
+                 {bytes_max}{}",
+                if *bytes_max < STATE_CHUNK_BYTES_MAX {
+                    ", as every time bucket takes one, or raise the bound on state"
+                } else {
+                    ""
+                }
+            ),
             SpecError::AsofKind => write!(
                 f,
                 "an as-of join makes its own choice, and a strict one by `nearest` goes with inner \

@@ -18,6 +18,17 @@ pub const BATCH_ROW_BYTES_TARGET: usize = 256 << 10;
 /// not pin its memory once for every batch in flight.
 pub const BATCH_KEPT_ROW_BYTES_MAX: usize = 1 << 20;
 
+/// The smallest piece of memory that a time bucket of state takes: sparse data has few rows in a
+/// bucket, on every core.
+pub const STATE_CHUNK_BYTES_MIN: u64 = 1 << 10;
+
+/// The largest: what the handle of a run reaches.
+pub const STATE_CHUNK_BYTES_MAX: u64 = 32 << 20;
+
+/// A bound on state has room for so many chunks of the size that was asked for, or that size is
+/// refused: every bucket of either side has one at least, on each core.
+pub const STATE_CHUNKS_WITHIN_BOUND: u64 = 64;
+
 /// Batches that fit a lane. The ring of one lane is two pages of pointers at most.
 pub const LANE_BATCHES_DEFAULT: usize = 64;
 
@@ -78,6 +89,8 @@ pub const READ_AHEAD_BLOCKS: usize = 4;
 /// Row bytes at which a parser hands over fewer events.
 pub const CHUNK_ROW_BYTES_TARGET: usize = 128 << 10;
 
+const _: () = assert!(STATE_CHUNK_BYTES_MIN.is_power_of_two());
+const _: () = assert!(STATE_CHUNK_BYTES_MAX.is_power_of_two());
 const _: () = assert!(BATCH_EVENTS_MAX.is_power_of_two());
 const _: () = assert!(LANE_BATCHES_DEFAULT.is_power_of_two());
 const _: () = assert!(LANE_BATCHES_DEFAULT <= LANE_BATCHES_MAX);

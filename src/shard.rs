@@ -58,6 +58,12 @@ pub trait Operator {
     /// Bytes of state as allocated.
     fn state_bytes(&self) -> u64;
 
+    /// The part of [`state_bytes`](Self::state_bytes) that holds nothing and waits to be used again,
+    /// as far as it is known.
+    fn pooled_bytes(&self) -> u64 {
+        0
+    }
+
     /// Gives memory back that is part of state only because it may be used again, all but about
     /// `keep_bytes` of it.
     fn trim(&mut self, keep_bytes: u64) {
@@ -199,6 +205,7 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         ShardReport {
             counters: *self.join.counters(),
             state_bytes: self.join.state_bytes(),
+            state_bytes_pooled: self.join.pooled_bytes(),
             watermarks: self.applied,
             output_watermark: self.output_watermark,
             ..self.meter.report.clone()
@@ -419,6 +426,10 @@ impl Operator for IntervalJoin {
 
     fn state_bytes(&self) -> u64 {
         IntervalJoin::state_bytes(self)
+    }
+
+    fn pooled_bytes(&self) -> u64 {
+        IntervalJoin::pooled_bytes(self)
     }
 
     fn trim(&mut self, keep_bytes: u64) {

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{
-    EngineSubject, OperatorSubject, OracleSubject, Scenario, Subject, apply, bundles, check,
+    EngineSubject, OperatorSubject, OracleSubject, Scenario, Subject, apply, bundles,
+    bundles_laid_out, check,
 };
 use intervale::error::JoinError;
 use intervale::event::{KeyKind, Side};
@@ -107,6 +108,18 @@ fn the_operator_conforms_with_every_instruction_set() {
         run(&format!("operator, {simd}"), &scenarios, true, all, |scenario| {
             let Scenario { spec, sources, .. } = scenario;
             Box::new(OperatorSubject::with_simd(spec, *sources, 1, simd))
+        });
+    }
+}
+
+#[test]
+fn the_operator_conforms_however_state_is_laid_out() {
+    for (width, chunk) in [(1, 64 << 10), (4, 1 << 10), (64, 4 << 10), (i64::MAX, 1 << 20)] {
+        let scenarios = bundles_laid_out(KeyKind::Int, Some(width), Some(chunk));
+        assert!(scenarios.iter().all(|scenario| scenario.spec.bucket_width() == Some(width)));
+        let name = format!("operator, buckets of {width} ticks, chunks of {chunk} bytes");
+        run(&name, &scenarios, true, all, |scenario| {
+            Box::new(OperatorSubject::new(&scenario.spec, scenario.sources, 1))
         });
     }
 }

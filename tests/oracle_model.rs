@@ -10,7 +10,9 @@ use std::fmt;
 use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, id_of, limits};
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Asof, Condition, Counters, JoinKind, JoinSpec, MatchChoice, Window};
+use intervale::join::{
+    Asof, Condition, Counters, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Window,
+};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
 
@@ -444,6 +446,31 @@ fn interval(scale: i64) -> impl Strategy<Value = (Bound, Bound)> {
     prop_oneof![8 => usual, 1 => far]
 }
 
+/// The width of buckets and the bytes of the smallest chunk, if they are given.
+type Layout = (Option<i64>, Option<u64>);
+
+/// How state is laid out, which is to change nothing: as it is by default, and otherwise.
+fn layout(scale: i64) -> impl Strategy<Value = Layout> {
+    let widths = vec![1, scale, 3 * scale, 40 * scale, 1_000 * scale, 1 << 40, i64::MAX];
+    let chunks = vec![1 << 10, 5_000, 64 << 10, 1 << 20];
+    let given = (
+        prop::option::of(prop::sample::select(widths)),
+        prop::option::of(prop::sample::select(chunks)),
+    );
+    prop_oneof![1 => Just((None, None)), 1 => given]
+}
+
+fn laid_out(builder: JoinSpecBuilder, (bucket_width, chunk_bytes): Layout) -> JoinSpecBuilder {
+    let builder = match bucket_width {
+        Some(ticks) => builder.bucket_width(ticks),
+        None => builder,
+    };
+    match chunk_bytes {
+        Some(bytes) => builder.chunk_bytes(bytes),
+        None => builder,
+    }
+}
+
 fn case(choice: MatchChoice) -> impl Strategy<Value = Case> {
     let kinds = match choice {
         MatchChoice::All | MatchChoice::OneToOne => &KINDS[..],
@@ -457,13 +484,15 @@ fn case(choice: MatchChoice) -> impl Strategy<Value = Case> {
     ];
     frame()
         .prop_flat_map(move |frame| {
-            let parts =
-                (interval(frame.scale), prop::sample::select(kinds), lateness(), keys.clone());
+            let (kinds, keys) = (prop::sample::select(kinds), keys.clone());
+            let parts = (interval(frame.scale), kinds, lateness(), keys, layout(frame.scale));
             (Just(frame), parts, sources.clone(), steps.clone())
         })
-        .prop_map(move |(frame, ((lo, hi), kind, lateness, keys), (left, right), drafts)| {
+        .prop_map(move |(frame, parts, (left, right), drafts)| {
+            let ((lo, hi), kind, lateness, keys, layout) = parts;
             let builder = JoinSpec::between(lo, hi).kind(kind).keys(keys).lateness(lateness);
-            let spec = builder.choice(choice).allow_empty().build(&limits()).expect("a valid spec");
+            let builder = laid_out(builder.choice(choice).allow_empty(), layout);
+            let spec = builder.build(&limits()).expect("a valid spec");
             let sources = [left, right];
             let mut steps: Vec<Step> = drafts
                 .iter()
@@ -796,7 +825,8 @@ fn asof_case() -> impl Strategy<Value = (Case, Asof)> {
                 JoinKind::Inner
             };
             let builder = JoinSpec::asof(asof).kind(kind).keys(case.spec.keys());
-            let builder = builder.lateness(case.spec.lateness());
+            let layout = (case.spec.bucket_width(), case.spec.chunk_bytes());
+            let builder = laid_out(builder.lateness(case.spec.lateness()), layout);
             case.spec = builder.build(&limits()).expect("a valid spec");
             (case, asof)
         },

@@ -24,6 +24,8 @@ pub struct Metrics {
     pub jumped: [u64; 2],
     /// Bytes of state now, as allocated, over all shards.
     pub state_bytes: u64,
+    /// Of these, what holds no row and waits to be used again.
+    pub state_bytes_pooled: u64,
     /// Each shard's own report.
     pub shards: Vec<ShardReport>,
 }
@@ -36,6 +38,7 @@ impl Metrics {
             regressed: Side::BOTH.map(|side| table.regressed(side)),
             jumped: Side::BOTH.map(|side| table.jumped(side)),
             state_bytes: shards.iter().map(|shard| shard.state_bytes).sum(),
+            state_bytes_pooled: shards.iter().map(|shard| shard.state_bytes_pooled).sum(),
             shards,
         }
     }

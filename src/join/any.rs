@@ -114,4 +114,12 @@ impl AnyJoin {
     pub fn state_bytes(&self) -> u64 {
         on_operator!(self, join => join.state_bytes())
     }
+
+    /// As [`IntervalJoin::pooled_bytes`]; windows pool nothing that would be known.
+    pub fn pooled_bytes(&self) -> u64 {
+        match self {
+            AnyJoin::Interval(join) => join.pooled_bytes(),
+            AnyJoin::Window(_) => 0,
+        }
+    }
 }

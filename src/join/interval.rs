@@ -66,10 +66,12 @@ impl IntervalJoin {
         }
         let choices = spec.chooses().then(|| Box::new(Choosing::new(spec.clone())));
         let waits = |side| spec.kind().emits_unmatched(side) && choices.is_none();
+        let layout = Layout::for_interval(spec.interval(), spec.lateness().allowed)
+            .with(spec.bucket_width(), spec.chunk_bytes());
         let layout = Layout {
             filter: Filter::new(simd).unwrap_or_else(Filter::detect),
             expires: Side::BOTH.map(waits),
-            ..Layout::for_interval(spec.interval(), spec.lateness().allowed)
+            ..layout
         };
         Ok(IntervalJoin {
             spec,
@@ -192,6 +194,11 @@ impl IntervalJoin {
     pub fn state_bytes(&self) -> u64 {
         let waiting = self.choices.as_ref().map_or(0, |choices| choices.bytes());
         (self.state.bytes() + waiting) as u64
+    }
+
+    /// The part of [`state_bytes`](Self::state_bytes) that holds no row and waits to be used again.
+    pub fn pooled_bytes(&self) -> u64 {
+        self.state.pooled_bytes() as u64
     }
 
     /// Frees what of its memory waits to be used again, all but about `keep_bytes` of it.

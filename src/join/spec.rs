@@ -3,7 +3,9 @@
 use crate::error::SpecError;
 use crate::event::{Event, KeyKind, Side};
 use crate::join::{Asof, Condition, Window};
-use crate::limits::Limits;
+use crate::limits::{
+    Limits, STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN, STATE_CHUNKS_WITHIN_BOUND,
+};
 use crate::time::{Bound, Interval, IntervalError, LatePolicy, Lateness, WATERMARK_START};
 
 /// Which rows come out of a join.
@@ -84,6 +86,8 @@ pub struct JoinSpec {
     apart: bool,
     windows: Option<Window>,
     condition: Option<Condition>,
+    bucket_width: Option<i64>,
+    chunk_bytes: Option<u64>,
 }
 
 /// Collects the parts of a [`JoinSpec`].
@@ -98,6 +102,8 @@ pub struct JoinSpecBuilder {
     asof: Option<Asof>,
     windows: Option<Window>,
     condition: Option<Condition>,
+    bucket_width: Option<i64>,
+    chunk_bytes: Option<u64>,
     allow_empty: bool,
 }
 
@@ -114,6 +120,8 @@ impl JoinSpec {
             asof: None,
             windows: None,
             condition: None,
+            bucket_width: None,
+            chunk_bytes: None,
             allow_empty: false,
         }
     }
@@ -195,6 +203,18 @@ impl JoinSpec {
     #[inline]
     pub(super) fn holds(&self, left: &Event<'_>, right: &Event<'_>) -> bool {
         self.condition.as_ref().is_none_or(|condition| condition.holds(left, right))
+    }
+
+    /// How wide state's time buckets are, in ticks, if that was chosen.
+    #[inline]
+    pub fn bucket_width(&self) -> Option<i64> {
+        self.bucket_width
+    }
+
+    /// The bytes of the smallest chunk of state, if that was chosen.
+    #[inline]
+    pub fn chunk_bytes(&self) -> Option<u64> {
+        self.chunk_bytes
     }
 
     /// Whether a left and a right row of one key match by their times.
@@ -290,6 +310,26 @@ impl JoinSpecBuilder {
         self
     }
 
+    /// How wide state's time buckets are, in ticks from 1; the nearest power of two counts. By
+    /// default state chooses it by the interval and by what it sees of the data. A row is freed with
+    /// its bucket, up to a width later than it could be; a probe looks into every bucket that its
+    /// interval touches. It never changes results. Where there would be too many buckets, or hardly
+    /// a row in each, they are made wider all the same. Window joins have no such buckets.
+    pub fn bucket_width(mut self, ticks: i64) -> Self {
+        self.bucket_width = Some(ticks);
+        self
+    }
+
+    /// The smallest piece of memory that a time bucket takes, in bytes from
+    /// [`STATE_CHUNK_BYTES_MIN`] (the default) to [`STATE_CHUNK_BYTES_MAX`], rounded up to a power of
+    /// two; with a bound on state at most one in [`STATE_CHUNKS_WITHIN_BOUND`] of it. Larger ones are
+    /// fewer, and from 2 MiB on have huge pages; every bucket of either side has one at least, on
+    /// each core. It never changes results. Window joins have no such chunks.
+    pub fn chunk_bytes(mut self, bytes: u64) -> Self {
+        self.chunk_bytes = Some(bytes);
+        self
+    }
+
     /// Accepts an interval that holds nothing instead of refusing it: no pair comes out, rows are
     /// padded at their own ends. For comparisons with systems that accept such intervals.
     #[doc(hidden)]
@@ -329,6 +369,7 @@ impl JoinSpecBuilder {
         if self.lateness.allowed < 0 {
             return Err(SpecError::NegativeLateness(self.lateness.allowed));
         }
+        self.check_layout(limits)?;
         let is_for_left_rows = !matches!(self.choice, MatchChoice::All | MatchChoice::OneToOne);
         if is_for_left_rows && self.kind.emits_unmatched(Side::Right) {
             return Err(SpecError::MatchKind);
@@ -342,7 +383,27 @@ impl JoinSpecBuilder {
             apart: self.asof.is_some_and(Asof::is_apart),
             windows: self.windows,
             condition: self.condition,
+            bucket_width: self.bucket_width,
+            chunk_bytes: self.chunk_bytes,
         })
+    }
+
+    fn check_layout(&self, limits: &Limits) -> Result<(), SpecError> {
+        if let Some(ticks) = self.bucket_width.filter(|&ticks| ticks < 1) {
+            return Err(SpecError::BucketWidth(ticks));
+        }
+        let most = limits.state_bytes_max.map_or(STATE_CHUNK_BYTES_MAX, |bytes| {
+            // The smallest always goes.
+            let share = (bytes / STATE_CHUNKS_WITHIN_BOUND).max(STATE_CHUNK_BYTES_MIN);
+            // Sizes are rounded up to powers of two, and the largest such one is what fits.
+            (1 << share.ilog2()).min(STATE_CHUNK_BYTES_MAX)
+        });
+        match self.chunk_bytes {
+            Some(bytes) if !(STATE_CHUNK_BYTES_MIN..=most).contains(&bytes) => {
+                Err(SpecError::ChunkBytes { bytes, bytes_max: most })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_asof(&self, asof: Asof) -> Result<(), SpecError> {

@@ -36,6 +36,10 @@ impl Operator for AnyJoin {
         AnyJoin::state_bytes(self)
     }
 
+    fn pooled_bytes(&self) -> u64 {
+        AnyJoin::pooled_bytes(self)
+    }
+
     fn trim(&mut self, keep_bytes: u64) {
         AnyJoin::trim(self, keep_bytes);
     }

@@ -21,6 +21,8 @@ pub struct ShardReport {
     pub state_rows_peak: u64,
     /// Bytes of state now, as allocated.
     pub state_bytes: u64,
+    /// Of these, what waits to be used again.
+    pub state_bytes_pooled: u64,
     /// Most bytes of state at the end of a step, as allocated.
     pub state_bytes_peak: u64,
     /// Batches in all lanes at the start of the last round.
@@ -61,6 +63,7 @@ impl Meter {
                 step_ns: histogram,
                 state_rows_peak: 0,
                 state_bytes: 0,
+                state_bytes_pooled: 0,
                 state_bytes_peak: 0,
                 lane_depth: 0,
                 lane_depth_peak: 0,

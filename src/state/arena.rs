@@ -10,6 +10,8 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 
+use crate::limits::{STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN};
+
 /// Handles count in units of so many bytes.
 pub(crate) const UNIT_BYTES: usize = 16;
 pub(super) const PLACE_BITS: u32 = 21;
@@ -20,8 +22,8 @@ pub(crate) const CHUNK_NUMBERS: usize = 1 << (32 - PLACE_BITS);
 /// The number of no chunk: handles with it name directories (`directory.rs`) and count as live.
 pub(super) const DIRECTORY_CHUNK: usize = CHUNK_NUMBERS - 1;
 
-/// The smallest chunk: sparse data has few rows in a bucket, on every core.
-const CHUNK_BYTES_MIN: usize = 1024;
+/// The smallest chunk.
+pub(super) const CHUNK_BYTES_MIN: usize = STATE_CHUNK_BYTES_MIN as usize;
 /// The largest: what a handle's place reaches.
 pub(crate) const CHUNK_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
 const CLASS_COUNT: usize = (CHUNK_BYTES_MAX / CHUNK_BYTES_MIN).ilog2() as usize + 1;
@@ -30,6 +32,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Bytes that the pool may keep beyond what is in use.
 const POOL_SLACK_BYTES: usize = 8 << 20;
 
+const _: () = assert!(CHUNK_BYTES_MAX as u64 == STATE_CHUNK_BYTES_MAX);
 const _: () = assert!(super::run::CAPACITY_LOG2_MAX <= 16);
 const _: () = assert!(CHUNK_BYTES_MAX > (20 << super::run::CAPACITY_LOG2_MAX) + 64);
 
@@ -72,6 +75,8 @@ impl Chunk {
 
 /// The chunks of one side.
 pub(crate) struct Arena {
+    /// No chunk is smaller.
+    chunk_bytes_min: usize,
     live: Box<[bool; CHUNK_NUMBERS]>,
     bases: Box<[*mut u8; CHUNK_NUMBERS]>,
     /// The bucket that each live chunk belongs to.
@@ -91,10 +96,13 @@ pub(crate) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    pub(crate) fn new() -> Arena {
+    /// An arena of chunks of `chunk_bytes_min` at least, between [`CHUNK_BYTES_MIN`] and
+    /// [`CHUNK_BYTES_MAX`].
+    pub(crate) fn new(chunk_bytes_min: usize) -> Arena {
         let mut live = Box::new([false; CHUNK_NUMBERS]);
         live[DIRECTORY_CHUNK] = true;
         Arena {
+            chunk_bytes_min: chunk_bytes_min.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX),
             live,
             bases: Box::new([ptr::null_mut(); CHUNK_NUMBERS]),
             // No time falls into this bucket: directories are in none.
@@ -145,6 +153,11 @@ impl Arena {
         self.bytes_used + self.bytes_pooled
     }
 
+    /// Those of them in the pool, which wait to be used again.
+    pub(crate) fn bytes_pooled(&self) -> usize {
+        self.bytes_pooled
+    }
+
     pub(crate) fn free_number_count(&self) -> usize {
         self.free_numbers.len()
     }
@@ -155,7 +168,7 @@ impl Arena {
 
     /// A chunk of at least `bytes` for `bucket`; `None` when no number is free.
     pub(crate) fn take(&mut self, bytes: usize, bucket: i64) -> Option<Chunk> {
-        let bytes = bytes.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).next_power_of_two();
+        let bytes = bytes.clamp(self.chunk_bytes_min, CHUNK_BYTES_MAX).next_power_of_two();
         let class = (bytes / CHUNK_BYTES_MIN).ilog2() as usize;
         let number = self.free_numbers.pop_front()?;
         let memory = match self.pool[class].pop() {

@@ -69,6 +69,7 @@ impl State {
             pays |= is_long && (is_short_runs || is_wanted) && bucket_count > BUCKETS_LEAST;
             ring.keep_arrival_order(is_wanted);
         }
+        let pays = pays && !self.is_width_given;
         if pays {
             ring.widen(&mut self.arenas[side.index()]);
         }

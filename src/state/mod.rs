@@ -52,7 +52,7 @@ pub use probe::{BatchStats, Class, Partner, Probe, Visit};
 
 use crate::event::Side;
 use crate::time::Interval;
-use arena::Arena;
+use arena::{Arena, CHUNK_BYTES_MIN};
 use chain::Walks;
 use clean::Cleaner;
 use directory::Directories;
@@ -75,6 +75,13 @@ pub struct Layout {
     pub bucket_shift: u32,
     /// Up to `1 << thin_shift` ticks, they are made wider as soon as few rows are in each.
     pub thin_shift: u32,
+    /// The width was chosen by the user: buckets are made wider only where there would be too many,
+    /// or hardly a row in each, not because that seems to pay.
+    pub is_width_given: bool,
+    /// Rows that wait for their end are sorted by slots of a 64th of `1 << expiry_shift` ticks.
+    pub expiry_shift: u32,
+    /// The smallest piece of memory that a bucket takes; rounded up to a power of two.
+    pub chunk_bytes_min: usize,
     /// The filter for long runs.
     pub filter: Filter,
     /// By [`Side::index`]: whether rows of the side come out when they are freed unmatched.
@@ -94,16 +101,38 @@ impl Layout {
             .saturating_add(i128::from(allowed_lateness));
         let shift_for = |part: i128| {
             let ticks = (width / part).max(reach / 256).max(1);
-            // The nearest power of two, at most half of all time.
-            (ticks + ticks / 2).ilog2().min(62)
+            shift_near(ticks)
         };
         Layout {
             bucket_shift: shift_for(16),
             thin_shift: shift_for(2),
+            is_width_given: false,
+            expiry_shift: shift_for(16),
+            chunk_bytes_min: CHUNK_BYTES_MIN,
             filter: Filter::detect(),
             expires: [false; 2],
         }
     }
+
+    /// The same with what the user chose of it: the width of buckets, in ticks from 1 (the nearest
+    /// power of two counts), and the bytes of the smallest chunk.
+    #[must_use]
+    pub fn with(mut self, bucket_width: Option<i64>, chunk_bytes: Option<u64>) -> Layout {
+        if let Some(ticks) = bucket_width {
+            self.bucket_shift = shift_near(i128::from(ticks.max(1)));
+            self.thin_shift = self.bucket_shift;
+            self.is_width_given = true;
+        }
+        if let Some(bytes) = chunk_bytes {
+            self.chunk_bytes_min = usize::try_from(bytes).unwrap_or(usize::MAX);
+        }
+        self
+    }
+}
+
+/// The nearest power of two, at most half of all time.
+fn shift_near(ticks: i128) -> u32 {
+    (ticks + ticks / 2).ilog2().min(62)
 }
 
 /// Buffered events of both sides of a join, in one shard.
@@ -114,6 +143,8 @@ pub struct State {
     directories: [Directories; 2],
     expiries: [Option<Expiry>; 2],
     filter: Filter,
+    /// Whether buckets have the width that the user chose.
+    is_width_given: bool,
     /// Rows ever stored, by side: the order of insertion.
     sequences: [u32; 2],
     /// Events that ever arrived: the order of arrival over both sides.
@@ -128,15 +159,16 @@ pub struct State {
 impl State {
     /// Empty state.
     pub fn new(layout: Layout) -> State {
-        let expiry = |expires: bool| expires.then(|| Expiry::new(layout.bucket_shift));
+        let expiry = |expires: bool| expires.then(|| Expiry::new(layout.expiry_shift));
         State {
             index: Index::new(),
-            arenas: [Arena::new(), Arena::new()],
+            arenas: [layout, layout].map(|layout| Arena::new(layout.chunk_bytes_min)),
             rings: [layout, layout]
                 .map(|layout| Ring::new(layout.bucket_shift).thin_up_to(layout.thin_shift)),
             directories: Default::default(),
             expiries: layout.expires.map(expiry),
             filter: layout.filter,
+            is_width_given: layout.is_width_given,
             sequences: [0; 2],
             arrivals: 0,
             cleaner: Cleaner::new(),
@@ -162,6 +194,11 @@ impl State {
         let rings: usize = self.rings.iter().map(Ring::bytes).sum();
         let directories: usize = self.directories.iter().map(Directories::bytes).sum();
         self.index.bytes() + arenas + rings + directories + expiries
+    }
+
+    /// Those of [`bytes`](Self::bytes) that hold no row and wait to be used again.
+    pub fn pooled_bytes(&self) -> usize {
+        self.arenas.iter().map(Arena::bytes_pooled).sum()
     }
 
     /// Frees chunks that wait to be used again, all but `keep_bytes` of them.

@@ -14,8 +14,13 @@ use super::run::{Word, run_bytes};
 
 /// Places of the direct-mapped ring.
 const RING_LEN: usize = 1024;
-/// From so many live chunks on, buckets are merged if there are more than [`BUCKETS_KEPT`].
-const CHUNKS_CROWDED: usize = CHUNK_NUMBERS / 2;
+/// From so many live chunks on, buckets are merged if there are more than so many: a bucket takes
+/// a chunk more whenever its rows double, so the scarcer numbers are, the fewer buckets may be.
+const CROWDED: [(usize, usize); 3] = [
+    (CHUNK_NUMBERS / 2, BUCKETS_KEPT),
+    (CHUNK_NUMBERS / 8 * 5, BUCKETS_KEPT / 4),
+    (CHUNK_NUMBERS / 4 * 3, BUCKETS_KEPT / 16),
+];
 const BUCKETS_KEPT: usize = 256;
 /// How many buckets later than its time says a row may be kept.
 const DISPLACED_BUCKETS_MAX: i64 = 2;
@@ -287,7 +292,8 @@ impl Ring {
 
     #[inline]
     fn is_short_of_numbers(&self, arena: &Arena) -> bool {
-        arena.live_number_count() > CHUNKS_CROWDED && self.buckets.len() > BUCKETS_KEPT
+        let live = arena.live_number_count();
+        CROWDED.iter().any(|&(chunks, buckets)| live > chunks && self.buckets.len() > buckets)
     }
 
     #[inline]

@@ -203,7 +203,9 @@ fn check_expiry(
 }
 
 fn layout(bucket_shift: u32, expires: [bool; 2]) -> Layout {
-    Layout { bucket_shift, thin_shift: bucket_shift + 2, filter: Filter::detect(), expires }
+    let own = Layout::for_interval(Interval::closed(0, 1).unwrap(), 0);
+    let (thin_shift, expiry_shift) = (bucket_shift + 2, bucket_shift);
+    Layout { bucket_shift, thin_shift, expiry_shift, expires, ..own }
 }
 
 proptest! {

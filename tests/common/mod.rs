@@ -11,7 +11,7 @@ mod subject;
 
 pub use engine::EngineSubject;
 pub use operator::{OperatorSubject, id_of};
-pub use scenario::{Scenario, bundles, check};
+pub use scenario::{Scenario, bundles, bundles_laid_out, check};
 pub use subject::{Arrival, OracleSubject, Step, Subject, apply};
 
 use intervale::limits::Limits;

@@ -28,6 +28,16 @@ pub struct Scenario {
 /// All scenarios of every `.jsonl` file in the corpus' folder, or in the one that the environment
 /// names.
 pub fn bundles(keys: KeyKind) -> Vec<Scenario> {
+    bundles_laid_out(keys, None, None)
+}
+
+/// The same with state laid out as given, which changes nothing of what comes out.
+pub fn bundles_laid_out(
+    keys: KeyKind,
+    bucket_width: Option<i64>,
+    chunk_bytes: Option<u64>,
+) -> Vec<Scenario> {
+    let layout = (bucket_width, chunk_bytes);
     let folder = std::env::var_os("INTERVALE_CONFORMANCE_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance"),
         PathBuf::from,
@@ -44,7 +54,7 @@ pub fn bundles(keys: KeyKind) -> Vec<Scenario> {
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let value = serde_json::from_str(line)
                 .unwrap_or_else(|error| panic!("{} line {}: {error}", path.display(), index + 1));
-            scenarios.push(Scenario::read(&value, keys));
+            scenarios.push(Scenario::read(&value, keys, layout));
         }
     }
     scenarios
@@ -93,7 +103,7 @@ fn without_lag(output: Output) -> Output {
 }
 
 impl Scenario {
-    fn read(value: &Value, keys: KeyKind) -> Scenario {
+    fn read(value: &Value, keys: KeyKind, layout: Layout) -> Scenario {
         let name = text(value, "name").to_owned();
         let steps = value["steps"].as_array().unwrap_or_else(|| panic!("{name}: no steps"));
         let (config, rest) = steps.split_first().unwrap_or_else(|| panic!("{name}: no config"));
@@ -108,12 +118,12 @@ impl Scenario {
         let sources = ["left_sources", "right_sources"]
             .map(|field| config[field].as_u64().map_or(1, |count| count as usize));
         let spec = match config["condition"].as_str() {
-            None => spec(config, keys),
+            None => spec(config, keys, layout),
             Some(condition) => {
                 let values = rest.iter().filter(|step| step["v"].is_i64());
                 let value = |step: &Value| (reader.ids[text(step, "id")], step["v"].as_i64());
                 let values = values.map(value).collect();
-                spec(config, keys).with_condition(condition_of(condition, values))
+                spec(config, keys, layout).with_condition(condition_of(condition, values))
             }
         };
         Scenario { name, spec, sources, steps, expected, names: reader.names }
@@ -162,7 +172,10 @@ impl Scenario {
     }
 }
 
-fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
+/// The width of buckets and the bytes of the smallest chunk, if they are given.
+type Layout = (Option<i64>, Option<u64>);
+
+fn spec(config: &Value, keys: KeyKind, (bucket_width, chunk_bytes): Layout) -> JoinSpec {
     let bound = |end: &str, inclusive: &str| {
         let ticks = config[end].as_i64().unwrap_or_else(|| panic!("no {end} in {config}"));
         match config[inclusive].as_bool() {
@@ -206,6 +219,14 @@ fn spec(config: &Value, keys: KeyKind) -> JoinSpec {
             let lower = bound("lower", "lower_inclusive");
             JoinSpec::between(lower, bound("upper", "upper_inclusive")).choice(choice)
         }
+    };
+    let start = match bucket_width {
+        Some(ticks) => start.bucket_width(ticks),
+        None => start,
+    };
+    let start = match chunk_bytes {
+        Some(bytes) => start.chunk_bytes(bytes),
+        None => start,
     };
     start
         .kind(kind)
