@@ -10,7 +10,7 @@ use intervale::join::JoinKind;
 use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, Topology};
 use intervale::state::Simd;
 use intervale::workload::bench::{BenchPlan, BenchRow, Subject};
-use intervale::workload::{EngineSetup, Form, SEED_MEASURED, StepClock, Workload};
+use intervale::workload::{EngineSetup, Form, LayoutHints, SEED_MEASURED, StepClock, Workload};
 
 use size::{is_smoke, sized};
 
@@ -56,6 +56,7 @@ fn measure(name: &str, runtime: RuntimeChoice, most: usize) -> Vec<BenchRow> {
         subjects: core_counts(most).into_iter().map(engine).collect(),
         kind: JoinKind::Inner,
         batch: 256,
+        layout: LayoutHints::default(),
         repeat: sized(5, 1),
         roofline: false,
         check: is_smoke(),

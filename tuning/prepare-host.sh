@@ -126,7 +126,8 @@ if [ -n "$CORES" ]; then
     OTHERS=${OTHERS%,}
     [ -n "$OTHERS" ] || die "--cores $CORES are all there are: leave one CPU for everything else"
     # It would move interrupts back.
-    if [ -z "$ROOT" ] && command -v systemctl >/dev/null && systemctl -q is-active irqbalance; then
+    if [ -z "$ROOT" ] && command -v systemctl >/dev/null &&
+        systemctl -q is-active irqbalance 2>/dev/null; then
         CHANGES=$((CHANGES + 1))
         [ "$APPLY" = no ] || record "service irqbalance" active
         system systemctl stop irqbalance

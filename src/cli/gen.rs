@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crate::cli::bench::{count, workload};
 use crate::cli::choices::Format;
 use crate::cli::console::check_stdout;
-use crate::cli::shape::Shape;
+use crate::cli::shape::{EVENT_RATES, ShapeArgs, burst};
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
 use crate::join::SinkError;
 use crate::sink::{OpenMode, Output};
 use crate::workload::random::{mix, rand};
-use crate::workload::{Arrivals, Workload, WorkloadEvent};
+use crate::workload::{Arrivals, Burst, Workload, WorkloadEvent};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,7 +41,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
     seed: u64,
     #[command(flatten)]
-    shape: Shape,
+    shape: ShapeArgs,
+    /// Events a second and side, in event time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(EVENT_RATES))]
+    rate: Option<u64>,
+    /// Events come in bursts, one a period, so many times as fast, with silence between: 10s,5
+    #[arg(long, value_name = "PERIOD,TIMES", value_parser = burst)]
+    burst: Option<Burst>,
     /// Where left rows go; - is standard output
     #[arg(long, value_name = "PATH", required_unless_present = "right")]
     left: Option<PathBuf>,
@@ -76,7 +82,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("--left and --right name the same file; give two"));
     }
     let events_per_side = args.events / 2;
-    let workload = args.shape.of(args.workload, events_per_side)?;
+    let shape = args.shape.shape(args.rate, args.burst);
+    let workload = shape.of(args.workload, events_per_side)?;
     os::catch_interrupts();
     let mut tables = Vec::new();
     for (side, path) in [(Side::Left, &args.left), (Side::Right, &args.right)] {

@@ -16,6 +16,7 @@ mod doctor;
 mod failure;
 mod r#gen;
 mod join;
+mod layout;
 mod load;
 mod os;
 mod plot;

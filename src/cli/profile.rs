@@ -6,9 +6,9 @@ use std::path::Path;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, ValueEnum};
 
-use crate::cli::Failure;
 use crate::cli::choices::{Idle, Runtime, SimdChoice};
 use crate::cli::join::parse_size;
+use crate::cli::{Failure, layout};
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_MAX};
 use crate::runtime::CoreChoice;
 use crate::time::text::TimeSpan;
@@ -30,7 +30,7 @@ const NAMED: [(&str, &str); 3] = [
 type Check = fn(&str) -> Result<(), String>;
 
 /// What a profile may set: options by their names, and what tells good values from bad ones.
-const SETTINGS: [(&str, Check); 8] = [
+const SETTINGS: [(&str, Check); 10] = [
     ("cores", |text| text.parse::<CoreChoice>().map(drop).map_err(|error| error.to_string())),
     ("runtime", choice::<Runtime>),
     ("idle", choice::<Idle>),
@@ -41,6 +41,8 @@ const SETTINGS: [(&str, Check); 8] = [
         span.map(drop).map_err(|error| error.to_string())
     }),
     ("lane-batches", |text| count(text, LANE_BATCHES_MAX)),
+    ("bucket-width", |text| layout::bucket_width(text).map(drop)),
+    ("chunk", |text| layout::chunk(text).map(drop)),
     ("max-state", |text| parse_size(text).map(drop)),
 ];
 
@@ -284,6 +286,8 @@ mod tests {
             ("simd = \"mmx\"", "none of auto, scalar"),
             ("runtime = \"tokio\"", "glommio"),
             ("max-state = \"lots\"", "line 1: max-state"),
+            ("bucket-width = \"0s\"", "bucket-width: give more than 0"),
+            ("chunk = 512", "chunk: give a size from 1KiB to 32MiB"),
             ("[join]", "no tables"),
             ("idle spin", "no setting"),
             ("idle = spin", "put text in quotes"),

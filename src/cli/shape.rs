@@ -1,4 +1,4 @@
-//! Options that change one thing of a workload each: `gen` and `bench` have them.
+//! Options that change one thing of a workload each: `gen`, `bench` and `load` have them.
 
 use crate::cli::Failure;
 use crate::cli::bench::count;
@@ -7,22 +7,20 @@ use crate::time::text::{TimeSpan, TimeUnit};
 use crate::workload::random::ZipfShape;
 use crate::workload::{Burst, KeyRule, Workload};
 
-/// What the user wants to be otherwise than in the workload.
+/// The options that `gen` and `load` have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
-pub(super) struct Shape {
+pub(super) struct ShapeArgs {
     /// How many keys there are; unique: each event of a side has one of its own
     #[arg(long, value_name = "N|unique", value_parser = keys)]
     pub(super) keys: Option<Keys>,
     /// Key k is drawn in proportion to 1 / k^S: 0 evenly, 1 as words in a language (up to 10)
     #[arg(long, value_name = "S", value_parser = skew)]
     pub(super) skew: Option<Skew>,
-    /// Events a second and side, in event time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(super) rate: Option<u64>,
     /// Right events happen up to this long after the left ones of the same number
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) delay: Option<TimeSpan>,
-    /// Events arrive up to this long after their time; join them with --out-of-orderness of this
+    /// Events arrive up to this long after their time: watermarks have to trail by as much, as
+    /// with --out-of-orderness
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) disorder: Option<TimeSpan>,
     /// This share of the events arrives later than that, and is late: 0.01 or 1%
@@ -34,10 +32,32 @@ pub(super) struct Shape {
         value_parser = clap::value_parser!(u32).range(0..=PAYLOAD_MAX)
     )]
     pub(super) payload: Option<u32>,
-    /// Events come in bursts, one a period, so many times as fast, with silence between: 10s,5
-    #[arg(long, value_name = "PERIOD,TIMES", value_parser = burst)]
+}
+
+/// What the user wants to be otherwise than in the workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Shape {
+    pub(super) keys: Option<Keys>,
+    pub(super) skew: Option<Skew>,
+    /// Events a second and side, in event time.
+    pub(super) rate: Option<u64>,
+    pub(super) delay: Option<TimeSpan>,
+    pub(super) disorder: Option<TimeSpan>,
+    pub(super) late_share: Option<Share>,
+    pub(super) payload: Option<u32>,
     pub(super) burst: Option<Burst>,
 }
+
+impl ShapeArgs {
+    /// The shape, with what commands give each in their own way.
+    pub(super) fn shape(&self, rate: Option<u64>, burst: Option<Burst>) -> Shape {
+        let ShapeArgs { keys, skew, delay, disorder, late_share, payload } = *self;
+        Shape { keys, skew, rate, delay, disorder, late_share, payload, burst }
+    }
+}
+
+/// The rates that events may have in event time, for clap.
+pub(super) const EVENT_RATES: std::ops::RangeInclusive<u64> = 1..=1_000_000_000;
 
 /// A row of this length leaves room for batches of them.
 pub(super) const PAYLOAD_MAX: i64 = 65_536;
@@ -190,7 +210,8 @@ fn share(text: &str) -> Result<Share, String> {
     }
 }
 
-fn burst(text: &str) -> Result<Burst, String> {
+/// A period and a factor, for clap.
+pub(super) fn burst(text: &str) -> Result<Burst, String> {
     let wrong = || "give a period and how many times as fast, like 10s,5".to_owned();
     let (period, factor) = text.split_once(',').ok_or_else(wrong)?;
     let period: TimeSpan = period.trim().parse().map_err(|error| format!("the period: {error}"))?;

@@ -3,7 +3,7 @@
 use crate::error::SpecError;
 use crate::join::{Asof, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Window};
 use crate::limits::Limits;
-use crate::workload::Workload;
+use crate::workload::{LayoutHints, Workload};
 
 /// What matches count, over one workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,21 @@ impl Form {
     /// [`SpecError`] for a kind that does not go with it, an empty interval, and windows that are
     /// none.
     pub fn spec(self, workload: &Workload, kind: JoinKind) -> Result<JoinSpec, SpecError> {
-        self.builder(workload).kind(kind).build(&Limits::UNBOUNDED)
+        self.spec_laid_out(workload, kind, LayoutHints::default())
+    }
+
+    /// [`spec`](Self::spec), with state laid out as a user chose.
+    ///
+    /// # Errors
+    /// As for [`spec`](Self::spec), and for what cannot be chosen.
+    pub fn spec_laid_out(
+        self,
+        workload: &Workload,
+        kind: JoinKind,
+        layout: LayoutHints,
+    ) -> Result<JoinSpec, SpecError> {
+        let builder = layout.add_to(self.builder(workload), workload.ticks_per_ms);
+        builder.kind(kind).build(&Limits::UNBOUNDED)
     }
 
     fn builder(self, workload: &Workload) -> JoinSpecBuilder {

@@ -74,6 +74,28 @@ fn each_combination_of_what_is_swept_is_a_row() {
 }
 
 #[test]
+fn however_state_is_laid_out_the_pairs_are_the_same() {
+    let dir = Dir::new();
+    let layouts = "--bucket-width auto,1ms,100ms,1h --chunk auto,64KiB --type inner,full";
+    for api in ["--api join", "--cores 2 --runtime threads"] {
+        let all = rows(&dir, &format!("--check {api} {layouts}"));
+        let widths = ["auto", "auto", "1ms", "1ms", "100ms", "100ms", "1h", "1h"];
+        assert_eq!(column(&all, "bucket_width"), [widths, widths].concat());
+        assert_eq!(column(&all, "chunk")[..2], ["auto", "65536"]);
+        let mut found = column(&all, "checksum");
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), 1, "{found:?}");
+        // Chunks of that size are there to be seen, and buckets that are never full as well.
+        let bytes = |index: usize| all[index]["state_bytes_peak"].as_u64().unwrap();
+        assert!(bytes(1) > bytes(0), "{} {}", bytes(1), bytes(0));
+    }
+    let table = "bench --workload w2 --events 8000 --repeat 1 --api join --bucket-width 1s,2s";
+    let table = dir.run(table).ok().out;
+    assert!(table.contains("bucket width") && table.contains("  2s  "), "{table}");
+}
+
+#[test]
 fn cores_runtimes_and_instructions_change_no_pair() {
     let dir = Dir::new();
     let options =
@@ -206,7 +228,17 @@ fn plots_show_what_was_swept() {
     // The background, and a bar and a legend for each row.
     assert_eq!(page.matches("<rect").count(), 1 + 2 * 3, "{page}");
     assert!(page.contains(">2: first<"), "{page}");
-    assert_eq!(dir.names(), ["bars.html", "swept.svg"]);
+    // However many rows there are, their bars are as wide, and as far from each other.
+    let forms = "--match all,first,last,nearest,one-to-one --type inner,semi";
+    rows(&dir, &format!("--api join {forms} --chunk 1k,16k,64k --plot bars.svg"));
+    let svg = dir.read("bars.svg");
+    let is_bar = |line: &&str| line.starts_with("<rect x") && !line.contains("width=\"12\"");
+    let left = |line: &str| -> f64 { line.split('"').nth(1).unwrap().parse().unwrap() };
+    let lefts: Vec<f64> = svg.lines().filter(is_bar).map(left).collect();
+    assert_eq!(lefts.len(), 30, "{svg}");
+    let gaps: Vec<f64> = lefts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| (gap - gaps[0]).abs() < 0.2 && *gap > 15.0), "{gaps:?}");
+    assert_eq!(dir.names(), ["bars.html", "bars.svg", "swept.svg"]);
     dir.run("bench --workload w2 --events 8000 --plot no/where.svg").fails(1, &["no/where.svg"]);
 }
 
@@ -224,6 +256,8 @@ fn wrong_use_is_told_with_what_to_do() {
         ("--interval 5s..1s", "--interval"),
         ("--interval 0..inf", "--interval"),
         ("--batch 0", "--batch"),
+        ("--bucket-width 1s,0", "--bucket-width"),
+        ("--chunk 64MiB", "32MiB"),
         ("--payload x", "--payload"),
         ("--keys 10,0", "--keys"),
         ("--simd scalar,mmx", "mmx"),

@@ -221,17 +221,127 @@ fn a_page_can_be_sent_to_others() {
 }
 
 #[test]
+fn events_may_be_shaped_as_those_of_gen_and_bench() {
+    let dir = Dir::new();
+    let shape = "--keys 50 --skew 1.2 --event-rate 500 --delay 100ms --disorder 2s --payload 200";
+    let row = rows(&dir, &format!("--rate 20_000 {shape} --interval -200ms..1s")).remove(0);
+    for (name, value) in [
+        ("keys", "50"),
+        ("skew", "1.2"),
+        ("event_rate", "500"),
+        ("delay_ms", "100"),
+        ("disorder_ms", "2000"),
+        ("payload", "200"),
+        ("interval", "\"-200ms..1000ms\""),
+        ("late_share", "0.0"),
+    ] {
+        assert_eq!(row[name].to_string(), value, "{name}");
+    }
+    assert_eq!((number(&row, "events_pushed"), number(&row, "late_rows")), (6_000, 0));
+    // The same events, joined by another program.
+    let bench = "bench --workload w2 --keys 50 --skew 1.2 --rate 500 --disorder 2s --interval 0..0";
+    let load = "--rate 20_000 --keys 50 --skew 1.2 --event-rate 500 --disorder 2s --interval 0..0";
+    let row = rows(&dir, &format!("{load} --payload 30")).remove(0);
+    let bench = dir.run(&format!("{bench} --events 6000 --api join --output-format json")).ok().out;
+    let bench: Value = serde_json::from_str(bench.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&row["checksum"], number(&row, "pairs")),
+        (&bench["checksum"], number(&bench, "pairs"))
+    );
+    let ran = dir.run("load --workload free --keys 9 --cores 1 --rate 2e4 --duration 300ms").ok();
+    assert!(ran.out.contains("free, keys 9, seed 42"), "{}", ran.out);
+    let late = "--rate 20_000 --event-rate 500 --disorder 100ms --late-share 10%";
+    let row = rows(&dir, late).remove(0);
+    assert!((300..900).contains(&number(&row, "late_rows")), "{row}");
+}
+
+#[test]
+fn bursts_are_given_in_one_word_as_well() {
+    let dir = Dir::new();
+    let row = rows(&dir, "--rate 20_000 --burst 50ms,5").remove(0);
+    assert_eq!((row["scenario"].as_str(), number(&row, "events")), (Some("burst"), 6_000));
+    let both = rows(&dir, "--rate 20_000 --burst 50ms,5 --scenario none,burst");
+    assert_eq!(both.len(), 2);
+    for (args, word) in [
+        ("--burst 1s,5 --burst-factor 3", "--burst-factor"),
+        ("--burst 1s,5 --scenario skew", "--scenario burst"),
+        ("--burst 1s", "--burst"),
+        ("--skew 1 --keys unique", "--keys"),
+        ("--disorder 3d", "--disorder"),
+        ("--event-rate 0", "--event-rate"),
+        ("--interval 5s..1s", "--interval"),
+        ("--interval 0..inf", "--interval"),
+        ("--bucket-width 0", "--bucket-width"),
+        ("--chunk 1", "1KiB"),
+    ] {
+        dir.run(&format!("load --workload w2 --rate 10 --duration 1s {args}")).fails(2, &[word]);
+    }
+}
+
+#[test]
+fn the_layout_of_state_is_part_of_a_load() {
+    let row = rows(&Dir::new(), "--rate 20_000 --bucket-width 500us --chunk 64k").remove(0);
+    assert_eq!((number(&row, "bucket_width_ns"), number(&row, "chunk_bytes")), (500_000, 65_536));
+    assert_eq!(number(&row, "events_pushed"), 6_000);
+}
+
+/// Starts a load, stops it after its first `threads` have come up, and for as long as `until` says.
 #[cfg(unix)]
-fn ctrl_c_ends_it() {
-    let child = Dir::new().spawn("load --workload w2 --rate 1000 --duration 60s --cores 1");
+fn stopped(dir: &Dir, args: &str, signal: &str) -> (Option<i32>, String, String) {
+    let child = dir.spawn(args);
     let pid = child.id();
     // The signal is caught before the engine starts; until then it ends the process anyhow.
     wait_for_threads(pid);
-    std::process::Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+    wait_for_cpu(pid);
+    std::process::Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
     let ran = child.wait_with_output().unwrap();
-    assert_eq!(ran.status.code(), Some(130), "{ran:?}");
-    let err = String::from_utf8_lossy(&ran.stderr);
-    assert!(err.contains("stopped by Ctrl-C"), "{err}");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (ran.status.code(), text(&ran.stdout), text(&ran.stderr))
+}
+
+#[test]
+#[cfg(unix)]
+fn a_load_that_is_stopped_reports_what_ran_until_then() {
+    let dir = Dir::new();
+    let load = "load --workload w2 --rate 200_000 --duration 60s --cores 1 --warm-up 0";
+    let json = format!("{load} --soak --plot page.html --output-format json");
+    let (code, out, err) = stopped(&dir, &json, "-INT");
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("stopped by Ctrl-C after") && err.contains("until then"), "{err}");
+    let row: Value = serde_json::from_str(&out).expect("one row");
+    assert_eq!(row["stopped"], true);
+    assert!(row["due_s"].as_f64().is_some_and(|due| due > 0.0 && due < 55.0), "{row}");
+    assert!(number(&row, "events") < 11_000_000 && number(&row, "pairs") > 0, "{row}");
+    assert!(row["soak"]["verdict"].is_string(), "{row}");
+    let page = dir.read("page.html");
+    assert!(page.contains("stopped after"), "{page}");
+
+    let two = format!("{load} --soak --scenario burst,none");
+    let (code, out, err) = stopped(&dir, &two, "-TERM");
+    assert_eq!(code, Some(143), "{err}");
+    let note = " of 60s: burst at 200.00 k/s was cut short";
+    assert!(out.contains("stopped after ") && out.contains(note), "{out}");
+    let is_other = |line: &str| line.trim_start().starts_with("none ");
+    assert!(!out.lines().any(is_other), "the other load did not run: {out}");
+
+    let search = "load --workload w2 --rate 1000 --find-max --duration 60s --cores 1";
+    let (code, out, err) = stopped(&dir, search, "-INT");
+    assert_eq!(code, Some(130), "{err}");
+    assert!(out.contains("the search was stopped before"), "{out}");
+    assert_eq!(dir.names(), ["page.html"]);
+}
+
+/// Waits until the process has worked for a moment (`getconf CLK_TCK` is 100 a second).
+#[cfg(unix)]
+fn wait_for_cpu(pid: u32) {
+    let used = || -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+    };
+    while used().is_some_and(|ticks| ticks < 10) {
+        std::thread::yield_now();
+    }
 }
 
 /// Waits until the process has a producer and a worker beside its main thread.

@@ -133,3 +133,35 @@ fn a_small_file_sees_its_late_rows() {
     );
     assert_eq!(["left_late", "right_late"].map(|name| number(&report, name)), [1, 1]);
 }
+
+/// Results are the same, however buckets and chunks are chosen, and what cannot be is told.
+#[test]
+fn the_layout_of_state_changes_no_row() {
+    let dir = files_one_after_the_other();
+    let full = "--type full --cores 2";
+    let plain = sorted_rows(&dir.run(&join_of_eight(full)).ok().out);
+    assert_eq!(plain.len(), 16_000);
+    let peak = |options: &str| {
+        let args = format!("{full} {options} --stats json --stats-output report.json");
+        let rows = sorted_rows(&dir.run(&join_of_eight(&args)).ok().out);
+        assert!(rows == plain, "{options}: {} rows", rows.len());
+        number(&serde_json::from_str(&dir.read("report.json")).unwrap(), "state_bytes_peak")
+    };
+    let small = peak("--bucket-width auto --chunk auto");
+    peak("--bucket-width 1us");
+    peak("--bucket-width 52w");
+    // At least two buckets a side on each of two cores.
+    let large = peak("--bucket-width 2s --chunk 1MiB");
+    assert!(large > 4 << 20 && small < large / 2, "{small} {large}");
+    dir.write("p.toml", "bucket-width = \"2s\"\nchunk = \"1MiB\"\n");
+    assert!(peak("--profile p.toml") > 4 << 20);
+    let small_bound = "--max-state 32MiB --profile p.toml";
+    dir.run(&join_of_eight(small_bound)).fails(2, &["--chunk", "512.0 KiB", "p.toml, line 2"]);
+    dir.run(&join_of_eight("--chunk 48MiB")).fails(2, &["--chunk", "1KiB to 32MiB"]);
+    dir.run(&join_of_eight("--bucket-width -1s")).fails(2, &["--bucket-width", "negative"]);
+    // Windows have neither.
+    let window = join_of_eight("--window tumble:1s").replace("--between 0..1s", "");
+    let rows = sorted_rows(&dir.run(&window).ok().out);
+    let given = dir.run(&format!("{window} --bucket-width 5s --chunk 64k")).ok().out;
+    assert_eq!(sorted_rows(&given), rows);
+}

@@ -165,6 +165,13 @@ fn tune_writes_a_profile_that_other_commands_take() {
     assert!(ran.out.contains("# For: time a row of intervale join --left"), "{}", ran.out);
     assert!(ran.out.contains("lane-batches"), "{}", ran.out);
     assert_eq!(dir.names(), ["orders.csv", "payments.csv", "t.toml"]);
+    // Widths of buckets are multiples of what the interval asks for.
+    let args = "--settings bucket-width,chunk --repeat 3 --output laid-out.toml";
+    let ran = dir.run(&format!("tune {args} -- {files} --max-state 1GiB")).ok();
+    assert_eq!(ran.err.matches("bucket-width ").count(), 4, "{}", ran.err);
+    assert!(ran.err.contains("chunk 2MiB: "), "{}", ran.err);
+    dir.run(&format!("join {files} --profile ./laid-out.toml")).ok();
+    std::fs::remove_file(dir.path("laid-out.toml")).unwrap();
     // Latency at a rate.
     let args = "--goal latency --rate 2000 --duration 300ms --settings linger --repeat 3";
     let ran = dir.run(&format!("tune --workload w2 {args}")).ok();

@@ -5,15 +5,16 @@ use clap::ValueEnum;
 use crate::cli::Failure;
 use crate::cli::choices::{Idle, Kind, Match, Runtime, SimdChoice};
 use crate::cli::join::{AsofChoice, WindowText};
+use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk};
 use crate::cli::plot::PlotFile;
-use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, keys, skew};
+use crate::cli::shape::{EVENT_RATES, Keys, PAYLOAD_MAX, Shape, Skew, keys, skew};
 use crate::join::{JoinKind, MatchChoice};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
 use crate::time::Bound;
 use crate::time::text::{IntervalText, TimeSpan, TimeUnit};
 use crate::workload::bench::{BenchPlan, Subject};
-use crate::workload::{Direction, EngineSetup, Form, StepClock, Workload};
+use crate::workload::{Direction, EngineSetup, Form, LayoutHints, StepClock, Workload};
 
 use super::{cores, count, workload};
 
@@ -78,6 +79,19 @@ pub struct Args {
         value_parser = clap::value_parser!(u16).range(1..=4096)
     )]
     batch: Vec<u16>,
+    /// How wide our joins' time buckets are; auto: by the interval and what is seen of the events
+    #[arg(
+        long, value_name = "DURATION,...", value_delimiter = ',', default_value = AUTO,
+        value_parser = bucket_width, allow_hyphen_values = true
+    )]
+    bucket_width: Vec<BucketWidth>,
+    /// The smallest piece of memory that a bucket takes, 1KiB to 32MiB; auto: 1KiB, and larger where
+    /// buckets were so
+    #[arg(
+        long, value_name = "SIZE,...", value_delimiter = ',', default_value = AUTO,
+        value_parser = chunk
+    )]
+    chunk: Vec<ChunkSize>,
     /// The instructions that compare times; auto: the widest of this machine
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "auto")]
     simd: Vec<SimdChoice>,
@@ -114,7 +128,7 @@ pub struct Args {
     /// Events a second and side, in event time, instead of the workload's own
     #[arg(
         long, value_name = "N,...", value_delimiter = ',',
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000)
+        value_parser = clap::value_parser!(u64).range(EVENT_RATES)
     )]
     rate: Vec<u64>,
     /// Events arrive up to this long after their time, and watermarks trail by it
@@ -179,8 +193,19 @@ pub(super) enum Format {
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) plan: BenchPlan,
+    /// As the options have it.
+    pub(super) bucket_width: BucketWidth,
     /// As the option has it: `all`, `nearest`, `asof-backward`, `tumble:5s`.
     pub(super) form: String,
+}
+
+/// How a join runs, whatever its events.
+#[derive(Clone, Copy)]
+struct RunShape {
+    kind: JoinKind,
+    batch: usize,
+    bucket_width: BucketWidth,
+    chunk: ChunkSize,
 }
 
 /// The values of an option, or none.
@@ -200,31 +225,50 @@ impl Args {
         let mut configs = Vec::new();
         for workload in self.workloads(events_per_side)? {
             for (form, name) in self.forms(&workload)? {
-                for kind in &self.kind {
-                    for &batch in &self.batch {
-                        let plan = BenchPlan {
-                            workload,
-                            form,
-                            events_per_side,
-                            seed: self.seed,
-                            subjects: subjects.clone(),
-                            kind: (*kind).into(),
-                            batch: usize::from(batch),
-                            repeat: self.repeat,
-                            roofline: self.roofline,
-                            check: self.check,
-                            step_clock: match self.step_clock {
-                                Clock::Wall => StepClock::Wall,
-                                Clock::Cpu => StepClock::Cpu,
-                            },
-                        };
-                        self.check_plan(&plan)?;
-                        configs.push(Config { plan, form: name.clone() });
-                    }
+                for run in self.run_shapes() {
+                    let plan = BenchPlan {
+                        workload,
+                        form,
+                        events_per_side,
+                        seed: self.seed,
+                        subjects: subjects.clone(),
+                        kind: run.kind,
+                        batch: run.batch,
+                        layout: LayoutHints {
+                            bucket_width: run.bucket_width.wall(),
+                            chunk_bytes: run.chunk.0,
+                        },
+                        repeat: self.repeat,
+                        roofline: self.roofline,
+                        check: self.check,
+                        step_clock: match self.step_clock {
+                            Clock::Wall => StepClock::Wall,
+                            Clock::Cpu => StepClock::Cpu,
+                        },
+                    };
+                    self.check_plan(&plan)?;
+                    let (bucket_width, form) = (run.bucket_width, name.clone());
+                    configs.push(Config { plan, bucket_width, form });
                 }
             }
         }
         Ok(configs)
+    }
+
+    /// What is swept of how the joins run.
+    fn run_shapes(&self) -> Vec<RunShape> {
+        let mut shapes = Vec::new();
+        for &kind in &self.kind {
+            for &batch in &self.batch {
+                for &bucket_width in &self.bucket_width {
+                    for &chunk in &self.chunk {
+                        let (kind, batch) = (kind.into(), usize::from(batch));
+                        shapes.push(RunShape { kind, batch, bucket_width, chunk });
+                    }
+                }
+            }
+        }
+        shapes
     }
 
     fn events_per_side(&self) -> Result<u32, Failure> {
@@ -377,7 +421,10 @@ fn value_name(value: impl ValueEnum) -> String {
 }
 
 /// Both ends in milliseconds, as a closed interval.
-fn closed_ms(text: &IntervalText) -> Result<(i64, i64), Failure> {
+///
+/// # Errors
+/// [`Failure::Usage`] for what has no end, or is finer.
+pub(in crate::cli) fn closed_ms(text: &IntervalText) -> Result<(i64, i64), Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("--interval: {error}"));
     let (lo, hi) = text.bounds(TimeUnit::Ms).map_err(|error| wrong(&error))?;
     let lo = match lo {

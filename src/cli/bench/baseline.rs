@@ -14,7 +14,7 @@ pub(super) struct Baseline {
 }
 
 /// Rows that agree in these are of the same configuration.
-const IDENTITY: [&str; 15] = [
+const IDENTITY: [&str; 17] = [
     "workload",
     "rate",
     "keys",
@@ -30,6 +30,8 @@ const IDENTITY: [&str; 15] = [
     "cores",
     "runtime",
     "batch",
+    "bucket_width",
+    "chunk",
 ];
 
 /// Of fewer repeats nobody knows how far they would lie apart.

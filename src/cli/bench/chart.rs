@@ -38,14 +38,18 @@ pub(super) fn chart(rows: &[Row]) -> Chart {
         title: format!("CPU time an event, {events} events, best of the repeats"),
         x: AxisText {
             label: across.map_or("configuration, by its number", |(_, label)| label).to_owned(),
-            scale: scale(&series, |point| point.x),
+            scale: match across {
+                Some(_) => scale(&series, |point| point.x),
+                // Numbers of rows are no quantity.
+                None => Scale::Linear,
+            },
             show,
         },
         y: AxisText {
             label: "ns an event".to_owned(),
             scale: match across {
                 Some(_) => scale(&series, |point| point.y),
-                None => Scale::Linear,
+                None => Scale::FromZero,
             },
             show: |value| format!("{value:.0}"),
         },

@@ -8,6 +8,8 @@ mod report;
 use std::io::IsTerminal;
 
 pub use args::Args;
+pub(super) use args::closed_ms;
+pub(super) use report::shape;
 
 use crate::cli::{Console, Failure, out, out_line};
 use crate::runtime::CoreChoice;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::cli::bench::Config;
+use crate::cli::layout::AUTO;
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::bench::{BenchPlan, BenchRow, Spread};
@@ -26,6 +27,7 @@ impl Row {
         let named = fields.get("workload").and_then(Value::as_str).and_then(Workload::by_name);
         let rate = fields.get("rate").and_then(Value::as_u64);
         let mut old = vec![("type", json!("inner")), ("match", json!("all"))];
+        old.extend([("bucket_width", json!(AUTO)), ("chunk", json!(AUTO))]);
         if let Some(workload) = named {
             old.extend(shape(&rate.map_or(workload, |rate| workload.with_rate(rate))));
         }
@@ -50,6 +52,8 @@ impl Row {
             ("runtime", json!(row.runtime.map(RuntimeKind::name))),
             ("simd", json!(row.subject.simd().map(Simd::name))),
             ("batch", json!(plan.batch)),
+            ("bucket_width", json!(config.bucket_width.to_string())),
+            ("chunk", plan.layout.chunk_bytes.map_or(json!(AUTO), |bytes| json!(bytes))),
             ("repeat", json!(plan.repeat)),
         ]);
     }
@@ -131,7 +135,7 @@ impl Row {
 }
 
 /// What the events are, beside the workload's name.
-fn shape(workload: &Workload) -> Vec<(&'static str, Value)> {
+pub(in crate::cli) fn shape(workload: &Workload) -> Vec<(&'static str, Value)> {
     let (keys, skew) = match workload.keys {
         KeyRule::Unique => (json!("unique"), 0),
         KeyRule::Uniform(count) => (json!(count), 0),
@@ -167,7 +171,7 @@ pub(super) fn hundredths(value: f64) -> Value {
 }
 
 /// What can be swept, with headings: those that differ between rows are shown.
-pub(super) const SWEPT: [(&str, &str); 12] = [
+pub(super) const SWEPT: [(&str, &str); 14] = [
     ("type", "type"),
     ("match", "match"),
     ("rate", "rate"),
@@ -179,6 +183,8 @@ pub(super) const SWEPT: [(&str, &str); 12] = [
     ("runtime", "runtime"),
     ("simd", "simd"),
     ("batch", "batch"),
+    ("bucket_width", "bucket width"),
+    ("chunk", "chunk"),
     ("repeat", "repeat"),
 ];
 

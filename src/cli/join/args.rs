@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cli::choices::{Format, Idle, Kind, Match, Runtime, SimdChoice, choices};
+use crate::cli::layout::LayoutArgs;
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::time::text::TimeSpan;
 
@@ -246,6 +247,8 @@ pub(super) struct MachineArgs {
         value_parser = clap::value_parser!(u16).range(1..=LANE_BATCHES_MAX as i64)
     )]
     pub(super) lane_batches: u16,
+    #[command(flatten)]
+    pub(super) layout: LayoutArgs,
     /// The same input gives the same pairs whatever the cores, sorted by output time, key and
     /// position; late rows of --late-output likewise, held in memory until the end
     #[arg(long)]

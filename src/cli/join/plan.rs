@@ -15,6 +15,7 @@ use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 use crate::state::Simd;
 use crate::time::LatePolicy;
 use crate::time::text::{TimeFormat, TimeSpan, TimeUnit, Zone};
+use crate::workload::LayoutHints;
 
 /// A join, ready to open its files.
 #[derive(Clone, Debug)]
@@ -72,6 +73,7 @@ pub(super) struct MachinePlan {
     pub(super) linger: Duration,
     pub(super) batch_events: usize,
     pub(super) lane_batches: usize,
+    pub(super) layout: LayoutHints,
     pub(super) deterministic: bool,
     pub(super) state_bytes_max: u64,
     pub(super) fail_when_full: bool,
@@ -287,6 +289,7 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
         linger: option("--linger", machine.linger.to_wall())?,
         batch_events: usize::from(machine.batch),
         lane_batches: usize::from(machine.lane_batches),
+        layout: machine.layout.hints(),
         deterministic: machine.deterministic,
         state_bytes_max,
         fail_when_full: machine.on_full == OnFull::Fail,

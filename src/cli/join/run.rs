@@ -14,7 +14,7 @@ use crate::cli::join::size::{show_size_down, show_size_up};
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::engine::{Ending, Engine, EngineError, Finished};
-use crate::error::JoinError;
+use crate::error::{JoinError, SpecError};
 use crate::event::{KeyKind, Side};
 use crate::join::{AnyJoin, JoinSpec};
 use crate::limits::Limits;
@@ -84,9 +84,15 @@ fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<JoinSpec, F
     let allowed = ticks("--allowed-lateness", plan.allowed_lateness, unit)?;
     let clock = if plan.machine.deterministic { LatenessClock::Own } else { LatenessClock::Merged };
     let spec = plan.matching.spec(unit)?.kind(plan.kind).keys(KeyKind::Bytes);
-    spec.lateness(Lateness { policy: plan.late, clock, allowed })
-        .build(limits)
-        .map_err(|error| plan.matching.explain(&error, unit))
+    let spec = plan.machine.layout.add_to(spec, unit.ticks_per_second() / 1_000);
+    let spec = spec.lateness(Lateness { policy: plan.late, clock, allowed }).build(limits);
+    spec.map_err(|error| match error {
+        SpecError::ChunkBytes { bytes_max, .. } => Failure::usage(format!(
+            "--chunk: every time bucket takes one, so within --max-state it can be {} at the most",
+            show_size_down(bytes_max)
+        )),
+        error => plan.matching.explain(&error, unit),
+    })
 }
 
 /// A duration in ticks of the run.

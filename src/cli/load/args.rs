@@ -5,15 +5,17 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::cli::Failure;
-use crate::cli::bench::workload;
+use crate::cli::bench::{closed_ms, workload};
 use crate::cli::choices::{Idle, Runtime, SimdChoice};
+use crate::cli::layout::LayoutArgs;
 use crate::cli::load::scenario::ScenarioArgs;
 use crate::cli::load::soak::SoakArgs;
 use crate::cli::plot::PlotFile;
+use crate::cli::shape::{EVENT_RATES, ShapeArgs};
 use crate::limits::{LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
-use crate::time::text::TimeSpan;
+use crate::time::text::{IntervalText, TimeSpan};
 use crate::workload::load::{LoadPlan, Pace, Scenario};
 use crate::workload::{EngineSetup, Workload};
 
@@ -22,6 +24,8 @@ Examples:
   intervale load --workload w2 --rate 100_000 --duration 2s
   intervale load --workload w1a --rates 1e5,2e5,4e5 --duration 1s --cores 1 --plot load.html
   intervale load --workload w2 --rate 50_000 --duration 1s --scenario all
+  intervale load --workload free --keys 5000 --skew 1.2 --disorder 2s --payload 100 \\
+      --rate 50_000 --duration 1s --burst 200ms,5
 
 Open loop: event k is due at start + k / rate, whether or not the engine keeps up, and latency runs
 from when a pair's later event was due to when the sink has the pair. Rates count both sides.
@@ -31,7 +35,10 @@ else the machine does.
 
 A soak is `--soak --duration 1h`: events are made while it runs, and memory, state and latency are
 looked at from time to time. It says what grows over the second half; exit status 1 if memory or
-state does. Ctrl-C ends a load without its figures.";
+state does.
+
+Ctrl-C ends a load early: the figures are of what ran until then, and say so. A second one ends it
+at once, without.";
 
 /// Options of `intervale load`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +46,7 @@ state does. Ctrl-C ends a load without its figures.";
 #[command(group(clap::ArgGroup::new("load").required(true).multiple(true)
     .args(["rate", "rates", "find_max"])))]
 pub struct Args {
-    /// What to join: w1a, w1b, w2, w3a, w3b, w4
+    /// What to join: w1a, w1b, w2, w3a, w3b, w4, or free: 1,000 keys, 1,000 events a second
     #[arg(long, value_parser = workload)]
     workload: Workload,
     /// Events a second, both sides together; with --find-max, where to begin
@@ -97,6 +104,8 @@ pub struct Args {
         value_parser = clap::value_parser!(u16).range(1..=LANE_BATCHES_MAX as i64)
     )]
     lane_batches: u16,
+    #[command(flatten)]
+    layout: LayoutArgs,
     /// What events are made from
     #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
     seed: u64,
@@ -108,9 +117,40 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     output_format: OutputForm,
     #[command(flatten)]
+    events: EventArgs,
+    #[command(flatten)]
     scenarios: ScenarioArgs,
     #[command(flatten)]
     pub(super) soak: SoakArgs,
+}
+
+/// What events are, otherwise than in the workload.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Events, instead of the workload's own")]
+struct EventArgs {
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// Events a second and side, in event time: how many events the interval holds. (When they are
+    /// due is what --rate says.)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(EVENT_RATES))]
+    event_rate: Option<u64>,
+    /// The interval
+    #[arg(long, value_name = "LO..HI", visible_alias = "between", allow_hyphen_values = true)]
+    interval: Option<IntervalText>,
+}
+
+impl EventArgs {
+    fn workload(&self, workload: Workload) -> Result<Workload, Failure> {
+        // However many there are, those on their way at one time have to fit memory.
+        let mut shaped = self.shape.shape(self.event_rate, None).of(workload, u64::MAX)?;
+        if let Some(interval) = &self.interval {
+            shaped.between = closed_ms(interval)?;
+            if shaped.between.0 > shaped.between.1 {
+                return Err(Failure::usage(format!("--interval: {interval} is empty")));
+            }
+        }
+        Ok(shaped)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -173,7 +213,7 @@ impl Args {
         let producers = usize::from(self.producers);
         let left_over = topology.cpus_usable() >= placement.cpus.len() + producers;
         Ok(LoadPlan {
-            workload: self.workload,
+            workload: self.events.workload(self.workload)?,
             rate: 0.0,
             duration,
             warm_up,
@@ -193,6 +233,7 @@ impl Args {
             linger: wall("--linger", self.linger)?,
             batch: usize::from(self.batch),
             lane_batches: usize::from(self.lane_batches),
+            layout: self.layout.hints(),
             scenario: Scenario::None,
             sample_every: self.sample_every(duration)?,
         })

@@ -13,11 +13,9 @@ use std::time::Duration;
 
 use crate::cli::join::{memory_bytes, show_size};
 use crate::cli::text::{show_ns, show_rate};
-use crate::cli::{Console, Failure, os, out, out_line};
+use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
 use crate::workload::Events;
-use crate::workload::load::{
-    self, LoadError, LoadPlan, LoadRun, Pace, Scenario, Supply, scenario_events,
-};
+use crate::workload::load::{self, LoadPlan, LoadRun, Pace, Scenario, Supply, scenario_events};
 use args::Rates;
 use report::Row;
 
@@ -35,42 +33,41 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let scenarios = args.scenarios(&plan)?;
     let plot = args.plot.as_ref().map(|file| file.open()).transpose()?;
     os::catch_interrupts();
-    let mut runner = Runner { args, events: None, rows: Vec::new() };
-    let mut max = None;
-    for scenario in scenarios {
-        let plan = LoadPlan { scenario, ..plan.clone() };
-        match &args.rates()? {
-            Rates::Given(rates) => runner.load_all(&plan, rates)?,
-            Rates::FindMax { first, slo_ns } => {
-                let found = load::find_max(*first, |rate| {
-                    let plan = LoadPlan { rate: rate.round(), ..plan.clone() };
-                    runner.prepare(&plan)?;
-                    runner.load(plan)?;
-                    Ok::<bool, Failure>(runner.rows.last().is_some_and(|row| row.holds(*slo_ns)))
-                })?;
-                max = Some((found.map(f64::round), *slo_ns));
-            }
-        }
+    let mut runner = Runner { args, events: None, rows: Vec::new(), max: None };
+    // What was measured until Ctrl-C is shown all the same.
+    let stopped = match runner.run(&plan, scenarios) {
+        Ok(()) => None,
+        Err(failure @ Failure::Interrupted(..)) if !runner.rows.is_empty() => Some(failure),
+        Err(failure) => return Err(failure),
+    };
+    let Runner { mut rows, max, .. } = runner;
+    show(args, &mut rows, max)?;
+    if let Some(plot) = plot {
+        plot.write_page(&report::chart(&rows, max), &page::page(&rows, max))?;
     }
+    stopped.map_or_else(|| grown(&rows), Err)
+}
+
+/// Prints the figures, but for those that were printed as they came.
+fn show(args: &Args, rows: &mut [Row], max: Option<Max>) -> Result<(), Failure> {
     // Scenarios stay in their order.
-    let rows = &mut runner.rows;
     let order: Vec<Scenario> = rows.iter().map(|row| row.plan.scenario).collect();
     let place = |row: &Row| order.iter().position(|scenario| *scenario == row.plan.scenario);
     rows.sort_by(|a, b| place(a).cmp(&place(b)).then(a.plan.rate.total_cmp(&b.plan.rate)));
     if args.is_json() {
-        if let Some((rate, slo_ns)) = max {
-            out_line(&report::max_json(rate, slo_ns).to_string())?;
-        }
-    } else {
-        out(&report::table(rows))?;
-        if let Some((rate, slo_ns)) = max {
-            out_line(&format!("\n{}", max_text(rate, slo_ns)))?;
-        }
+        return max.map_or(Ok(()), |max| out_line(&report::max_json(max).to_string()));
     }
-    if let Some(plot) = plot {
-        plot.write_page(&report::chart(rows, max), &page::page(rows, max))?;
-    }
-    grown(rows)
+    out(&report::table(rows))?;
+    max.map_or(Ok(()), |max| out_line(&format!("\n{}", max_text(max))))
+}
+
+/// What a search came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Max {
+    rate: Option<f64>,
+    slo_ns: u64,
+    /// It was stopped: this is the highest good rate so far.
+    stopped: bool,
 }
 
 /// Fails if a soak found that something grows.
@@ -88,13 +85,18 @@ fn grown(rows: &[Row]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn max_text(rate: Option<f64>, slo_ns: u64) -> String {
-    let slo = show_ns(slo_ns);
-    match rate {
-        Some(rate) => {
-            format!("highest rate with p99 within {slo}: {} events/s", show_rate(rate).trim())
+fn max_text(max: Max) -> String {
+    let slo = show_ns(max.slo_ns);
+    match (max.rate, max.stopped) {
+        (Some(rate), stopped) => format!(
+            "highest rate with p99 within {slo}{}: {} events/s",
+            if stopped { ", of those tried before the search was stopped" } else { "" },
+            show_rate(rate).trim()
+        ),
+        (None, false) => format!("p99 is over {slo} at every rate; a shorter --linger may help"),
+        (None, true) => {
+            format!("the search was stopped before it had a rate with p99 within {slo}")
         }
-        None => format!("p99 is over {slo} at every rate; a shorter --linger may help"),
     }
 }
 
@@ -103,9 +105,40 @@ struct Runner<'a> {
     args: &'a Args,
     events: Option<(Scenario, Events)>,
     rows: Vec<Row>,
+    /// What a search came to.
+    max: Option<Max>,
 }
 
 impl Runner<'_> {
+    /// Runs everything. What it came to is in the runner, also when it ends early.
+    fn run(&mut self, plan: &LoadPlan, scenarios: Vec<Scenario>) -> Result<(), Failure> {
+        for scenario in scenarios {
+            let plan = LoadPlan { scenario, ..plan.clone() };
+            match &self.args.rates()? {
+                Rates::Given(rates) => self.load_all(&plan, rates)?,
+                Rates::FindMax { first, slo_ns } => self.find_max(&plan, *first, *slo_ns)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn find_max(&mut self, plan: &LoadPlan, first: f64, slo_ns: u64) -> Result<(), Failure> {
+        let found = load::find_max(first, |rate| {
+            let plan = LoadPlan { rate: rate.round(), ..plan.clone() };
+            self.prepare(&plan)?;
+            self.load(plan)?;
+            Ok::<bool, Failure>(self.rows.last().is_some_and(|row| row.holds(slo_ns)))
+        });
+        let good = self.rows.iter().filter(|row| !row.run.stopped && row.holds(slo_ns));
+        let best = good.map(|row| row.plan.rate).max_by(f64::total_cmp);
+        let (rate, stopped) = match &found {
+            Ok(rate) => (rate.map(f64::round), false),
+            Err(_) => (best, true),
+        };
+        self.max = Some(Max { rate, slo_ns, stopped });
+        found.map(drop)
+    }
+
     /// Runs one rate after the other, on events made once, for the highest of them.
     fn load_all(&mut self, plan: &LoadPlan, rates: &[f64]) -> Result<(), Failure> {
         let most = rates.iter().copied().fold(0.0, f64::max);
@@ -149,7 +182,14 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Runs one load.
+    ///
+    /// # Errors
+    /// [`Failure::Interrupted`] after Ctrl-C; if it had begun, its row is there.
     fn load(&mut self, plan: LoadPlan) -> Result<(), Failure> {
+        if let Some(signal) = os::interrupted() {
+            return Err(self.stopped_between(signal));
+        }
         let supply = match &self.events {
             Some((_, events)) => Supply::Memory(events),
             None => Supply::Made { seed: self.args.seed() },
@@ -163,36 +203,48 @@ impl Runner<'_> {
             ));
         }
         let stop = || os::interrupted().is_some();
-        let run = load::run(&plan, supply, &stop).map_err(|error| failure(&error))?;
+        let run = load::run(&plan, supply, &stop);
+        let run = run.map_err(|error| Failure::failed(error.to_string()))?;
+        if let Some(signal) = os::interrupted().filter(|_| run.stopped && run.pushed == 0) {
+            return Err(self.stopped_between(signal));
+        }
         if self.rows.is_empty() {
             run.notes.iter().for_each(|note| Console::stderr().note(note));
         }
         let soak = &self.args.soak;
-        let soak = soak.is_on().then(|| soak.judge(&plan, &run.samples));
+        let soak = soak.is_on().then(|| soak.judge(&plan, &run));
         let row = Row { plan, run, seed: self.args.seed(), soak };
         if self.args.is_json() {
             out_line(&row.json(self.args).to_string())?;
         }
         warn(&row.plan, &row.run);
+        let stopped = row.run.stopped.then_some(row.run.due);
         self.rows.push(row);
-        Ok(())
+        match (stopped, os::interrupted()) {
+            (Some(due), Some(signal)) => Err(Failure::Interrupted(
+                signal,
+                format!(
+                    "stopped by {} after {due:.1?}; the figures are of what ran until then",
+                    signal.name()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stopped before a load had begun.
+    fn stopped_between(&self, signal: StopSignal) -> Failure {
+        let what = match self.rows.is_empty() {
+            true => "nothing was measured",
+            false => "the figures are of what ran before",
+        };
+        Failure::Interrupted(signal, format!("stopped by {}; {what}", signal.name()))
     }
 }
 
 /// The scenario that events are made for: most change only when they are due.
 fn shape(scenario: Scenario) -> Scenario {
     if scenario.shapes_events() { scenario } else { Scenario::None }
-}
-
-fn failure(error: &LoadError) -> Failure {
-    match error {
-        LoadError::Interrupted => {
-            let signal = os::interrupted().unwrap_or(crate::cli::StopSignal::Interrupt);
-            let by = signal.name();
-            Failure::Interrupted(signal, format!("stopped by {by}; that rate was not measured"))
-        }
-        error => Failure::failed(error.to_string()),
-    }
 }
 
 /// Of the latencies' p99: what producers may add to it by themselves before it is said.
@@ -223,7 +275,7 @@ fn warn(plan: &LoadPlan, run: &LoadRun) {
             show_ns(late_ns)
         ));
     }
-    if run.pushed < run.events {
+    if run.pushed < run.events && !run.stopped {
         console.warning(&format!(
             "{at}: {:.1} % of the events were given up, as the engine was behind by the whole \
              duration; percentiles are of the others, and would be higher in a longer run",

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use crate::cli::join::show_size;
-use crate::cli::load::max_text;
 use crate::cli::load::report::{self, Row, latency_axis};
+use crate::cli::load::soak::in_use;
+use crate::cli::load::{Max, max_text};
 use crate::cli::os;
 use crate::cli::plot::{AxisText, Chart, Form, Page, Part, Point, Scale, Series};
 use crate::cli::text::show_count;
@@ -22,15 +23,18 @@ const ROWS_PLOTTED_MAX: usize = 12;
 /// A figure of a sample, if it has it.
 type Of<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
 
-pub(super) fn page(rows: &[Row], max: Option<(Option<f64>, u64)>) -> Page {
+pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
     let workload = rows.first().map_or("", |row| row.plan.workload.name);
     let mut parts = vec![Part::Paragraph(summary(rows))];
     for soak in rows.iter().filter_map(|row| row.soak.as_ref()) {
         let (conclusion, is_good) = soak.conclusion();
         parts.push(Part::Verdict(format!("Soak: {conclusion}"), is_good));
     }
-    if let Some((rate, slo_ns)) = max {
-        parts.push(Part::Verdict(max_text(rate, slo_ns), rate.is_some()));
+    if let Some(max) = max {
+        parts.push(Part::Verdict(max_text(max), max.rate.is_some() && !max.stopped));
+    }
+    if let Some(stopped) = report::stopped(rows) {
+        parts.push(Part::Verdict(stopped, false));
     }
     parts.push(Part::Table(report::figures(rows)));
     if report::has_scenarios(rows) {
@@ -109,6 +113,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
     let latency = |index: usize| {
         move |sample: &Sample| sample.latency_ns.map(|latency| latency[index] as f64)
     };
+    let end = if row.run.stopped { "stopped" } else { "last event due" };
     let chart = |title: &str, y: AxisText, lines: Vec<Series>| {
         Part::Chart(Box::new(Chart {
             title: title.to_owned(),
@@ -120,7 +125,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
             y,
             series: lines,
             bounds: Vec::new(),
-            marks: vec![(row.plan.duration.as_secs_f64(), "last event due".to_owned())],
+            marks: vec![(row.run.due.as_secs_f64(), end.to_owned())],
         }))
     };
     let lines = |named: &[(&str, Of<'_>)]| {
@@ -133,7 +138,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
     ));
     let size = AxisText {
         label: "bytes".to_owned(),
-        scale: Scale::FromZero,
+        scale: Scale::Bytes,
         show: |bytes| show_size(bytes.max(0.0) as u64),
     };
     parts.push(chart(
@@ -142,6 +147,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
         lines(&[
             ("memory (RSS)", &|sample| sample.rss_bytes.map(|bytes| bytes as f64)),
             ("state", &|sample| Some(sample.state_bytes as f64)),
+            ("state in use", &|sample| Some(in_use(sample) as f64)),
         ]),
     ));
     let count = AxisText {
@@ -202,6 +208,10 @@ fn reading() -> Vec<String> {
          duration.",
         "Latency includes the linger time, in which events wait for their batch to fill, and how \
          late the producers were by themselves (late p99 in the table).",
+        "State is what is allocated for buffered rows. It is in use, or waits in pools to be used \
+         again: of that there is at most as much as is in use, and 8 MiB for each side and core. \
+         Rows go by the bucket, so both are saws, and what is judged in a soak is what is in use, \
+         beside the memory of the whole process.",
         "What else the machine does shows first at the right of the plot by percentile: compare \
          only what was measured on the same machine in the same hour.",
     ]

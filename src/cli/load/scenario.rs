@@ -6,7 +6,9 @@ use clap::ValueEnum;
 
 use crate::cli::Failure;
 use crate::cli::load::args::wall;
+use crate::cli::shape::burst;
 use crate::time::text::TimeSpan;
+use crate::workload::Burst;
 use crate::workload::load::Scenario;
 
 /// What may go other than smoothly.
@@ -15,16 +17,17 @@ use crate::workload::load::Scenario;
 pub(super) struct ScenarioArgs {
     /// Runs each rate under each of these, one after the other: none, burst, skew, disorder,
     /// stalled-source, slow-sink; or all
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        default_value = "none",
-        hide_possible_values = true,
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', hide_possible_values = true)]
     scenario: Vec<Name>,
-    /// burst: all events of each period are due in its first part [default: 1s]
+    /// Events are due in bursts, one a period, so many times as fast, with silence between: 10s,5;
+    /// short for --scenario burst, --burst-every and --burst-factor
+    #[arg(
+        long, value_name = "PERIOD,TIMES", value_parser = burst,
+        conflicts_with_all = ["burst_every", "burst_factor"]
+    )]
+    burst: Option<Burst>,
+    /// burst: all events of each period are due in its first part [default: 1s, a fifth of
+    /// --duration at most]
     #[arg(long, value_name = "DURATION")]
     burst_every: Option<TimeSpan>,
     /// burst: the rate in a burst over that on average [default: 10]
@@ -70,7 +73,9 @@ impl ScenarioArgs {
     /// The scenarios in the order given, each once.
     pub(super) fn resolve(&self, duration: Duration) -> Result<Vec<Scenario>, Failure> {
         let mut names: Vec<Name> = Vec::new();
-        for &name in &self.scenario {
+        let unsaid = if self.burst.is_some() { Name::Burst } else { Name::None };
+        let said = if self.scenario.is_empty() { &[unsaid][..] } else { &self.scenario };
+        for &name in said {
             match name {
                 Name::All => names.extend(Name::value_variants()),
                 name => names.push(name),
@@ -89,6 +94,7 @@ impl ScenarioArgs {
     /// Refuses what belongs to a scenario that does not run.
     fn check_used(&self, names: &[Name]) -> Result<(), Failure> {
         let given = [
+            ("--burst", self.burst.is_some(), Name::Burst),
             ("--burst-every", self.burst_every.is_some(), Name::Burst),
             ("--burst-factor", self.burst_factor.is_some(), Name::Burst),
             ("--skew-share", self.skew_share.is_some(), Name::Skew),
@@ -121,9 +127,19 @@ impl ScenarioArgs {
         };
         Ok(match name {
             Name::None | Name::All => Scenario::None,
-            Name::Burst => Scenario::Burst {
-                every: span("--burst-every", self.burst_every, Duration::from_secs(1))?,
-                factor: self.burst_factor.unwrap_or(10.0),
+            Name::Burst => match self.burst {
+                Some(Burst { period_ms, factor }) => Scenario::Burst {
+                    every: Duration::from_millis(period_ms),
+                    factor: factor as f64,
+                },
+                None => Scenario::Burst {
+                    every: span(
+                        "--burst-every",
+                        self.burst_every,
+                        Duration::from_secs(1).min(duration / 5),
+                    )?,
+                    factor: self.burst_factor.unwrap_or(10.0),
+                },
             },
             Name::Skew => Scenario::Skew { share: self.skew_share.unwrap_or(0.01) },
             Name::Disorder => {

@@ -9,8 +9,7 @@ use crate::cli::join::show_size;
 use crate::cli::load::args::wall;
 use crate::cli::text::{columns_right, show_ns};
 use crate::time::text::TimeSpan;
-use crate::workload::DISORDER_MS;
-use crate::workload::load::{LoadPlan, Sample, Scenario, Trend, Verdict, trend};
+use crate::workload::load::{LoadPlan, LoadRun, Sample, Scenario, Trend, Verdict, trend};
 
 /// Options of a soak.
 #[derive(Debug, clap::Args)]
@@ -37,8 +36,10 @@ const SAMPLES: u32 = 240;
 const SAMPLE_EVERY_MIN: Duration = Duration::from_millis(100);
 /// Latency depends on what else the machine does, so it gets more room, and is no failure.
 const LATENCY_ROOM: f64 = 5.0;
-/// State has its size after so many times as long as a row is kept: rows are freed some time after
-/// they could be, by the bucket, and pools grow for a few rounds (7 of them were seen).
+/// State has its size after so many times as long as a row is kept. Rows are freed by the bucket,
+/// and buckets may have become several times as wide as that (5.5 were seen, on w2): state in use is
+/// a saw, and the memory of the first bucket that goes waits in a pool until the next one is made,
+/// so that memory grows for one tooth more.
 const ROUNDS: f64 = 8.0;
 
 impl SoakArgs {
@@ -58,8 +59,8 @@ impl SoakArgs {
     }
 
     /// Judges the samples of a run.
-    pub(super) fn judge(&self, plan: &LoadPlan, samples: &[Sample]) -> Soak {
-        Soak::new(plan, samples, self.growth_max / 100.0)
+    pub(super) fn judge(&self, plan: &LoadPlan, run: &LoadRun) -> Soak {
+        Soak::new(plan, run, self.growth_max / 100.0)
     }
 }
 
@@ -67,6 +68,12 @@ fn percent(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.strip_suffix('%').unwrap_or(text).parse().ok();
     let good = percent.filter(|percent| (0.0..=1e6).contains(percent));
     good.ok_or("give percent, such as 5".to_owned())
+}
+
+/// Bytes of state that hold rows: what only waits to be used again is no growth of state, and is
+/// bounded by it.
+pub(super) fn in_use(sample: &Sample) -> u64 {
+    sample.state_bytes.saturating_sub(sample.state_bytes_pooled)
 }
 
 /// What a soak came to.
@@ -91,13 +98,11 @@ struct Series {
 }
 
 impl Soak {
-    fn new(plan: &LoadPlan, samples: &[Sample], growth_max: f64) -> Soak {
-        let from = plan.duration / 2;
+    fn new(plan: &LoadPlan, run: &LoadRun, growth_max: f64) -> Soak {
+        let from = run.due / 2;
         // What comes after the last event was due is the end of the load, not the load.
-        let half: Vec<&Sample> = samples
-            .iter()
-            .filter(|sample| sample.at >= from && sample.at <= plan.duration)
-            .collect();
+        let in_half = |sample: &&Sample| sample.at >= from && sample.at <= run.due;
+        let half: Vec<&Sample> = run.samples.iter().filter(in_half).collect();
         let series = |name, title, growth_max, show, of: &dyn Fn(&Sample) -> Option<u64>| {
             let points: Vec<(f64, f64)> = half
                 .iter()
@@ -116,7 +121,7 @@ impl Soak {
             fill: fill(plan),
             series: vec![
                 series("rss", "memory (RSS)", growth_max, size, &|sample| sample.rss_bytes),
-                series("state", "state", growth_max, size, &|sample| Some(sample.state_bytes)),
+                series("state", "state in use", growth_max, size, &|sample| Some(in_use(sample))),
                 series(LATENCY, "latency p99", latency_max, show_ns, &p99),
             ],
         }
@@ -178,14 +183,17 @@ impl Soak {
         let head = ["", "median", "growth", "limit", "noise", "verdict"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for Series { title, growth_max, trend, show, .. } in &self.series {
-            rows.push(vec![
-                (*title).to_owned(),
-                show(trend.median as u64),
-                format!("{:+.1} %", trend.growth * 100.0),
-                format!("{:.1} %", growth_max * 100.0),
-                format!("{:.1} %", trend.noise * 100.0),
-                trend.verdict.name().replace('_', " "),
-            ]);
+            let [median, growth, noise] = match trend.verdict {
+                Verdict::TooFew => ["-", "-", "-"].map(str::to_owned),
+                _ => [
+                    show(trend.median as u64),
+                    format!("{:+.1} %", trend.growth * 100.0),
+                    format!("{:.1} %", trend.noise * 100.0),
+                ],
+            };
+            let limit = format!("{:.1} %", growth_max * 100.0);
+            let verdict = trend.verdict.name().replace('_', " ");
+            rows.push(vec![(*title).to_owned(), median, growth, limit, noise, verdict]);
         }
         rows
     }
@@ -235,8 +243,7 @@ fn fill(plan: &LoadPlan) -> Duration {
         _ => 0,
     };
     let kept_ms = hi.max(lo.saturating_neg()).max(0) as f64
-        + DISORDER_MS as f64
-        + (workload.right_delay_ms + more_ms) as f64;
+        + (workload.disorder_ms + workload.right_delay_ms + more_ms) as f64;
     let per_side = (plan.rate / 2.0).max(f64::MIN_POSITIVE);
     Duration::try_from_secs_f64(ROUNDS * kept_ms / 1e3 * workload.rate as f64 / per_side)
         .unwrap_or(Duration::MAX)
@@ -250,6 +257,7 @@ pub(super) fn samples_json(samples: &[Sample]) -> Value {
             "at_s": sample.at.as_secs_f64(),
             "rss_bytes": sample.rss_bytes,
             "state_bytes": sample.state_bytes,
+            "state_bytes_pooled": sample.state_bytes_pooled,
             "state_rows": sample.state_rows,
             "pairs": sample.pairs,
             "p50_ns": latency(0),

@@ -6,6 +6,8 @@ pub(in crate::cli) enum Scale {
     Linear,
     /// Linear, with 0 at the lower end: lengths can be compared.
     FromZero,
+    /// The same, with ticks that are whole numbers of KiB, MiB and so on.
+    Bytes,
     /// Values from 0 down stand at the lower end.
     Log,
 }
@@ -38,7 +40,9 @@ impl Axis {
             (low, high) = (1.0, 10.0);
         }
         match scale {
-            Scale::FromZero => (low, high) = (low.min(0.0), high.max(low.min(0.0) + 1e-9) * 1.05),
+            Scale::FromZero | Scale::Bytes => {
+                (low, high) = (low.min(0.0), high.max(low.min(0.0) + 1e-9) * 1.05)
+            }
             Scale::Linear if low == high => (low, high) = (low - 1.0, high + 1.0),
             Scale::Linear => {}
             // A little air at both ends.
@@ -50,7 +54,9 @@ impl Axis {
     /// Where a value stands; values outside stand at the ends.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = match self.scale {
-            Scale::Linear | Scale::FromZero => (value - self.low) / (self.high - self.low),
+            Scale::Linear | Scale::FromZero | Scale::Bytes => {
+                (value - self.low) / (self.high - self.low)
+            }
             Scale::Log if value <= 0.0 => 0.0,
             Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
         };
@@ -60,17 +66,25 @@ impl Axis {
     /// The values that get a tick, ascending.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let ticks = match self.scale {
-            Scale::Linear | Scale::FromZero => self.linear_ticks(),
+            Scale::Linear | Scale::FromZero => self.linear_ticks(1.0),
+            Scale::Bytes => {
+                let rough = (self.high - self.low) / TICKS_LINEAR;
+                let units = [4, 3, 2, 1].map(|power| 1024f64.powi(power));
+                let unit = units.into_iter().find(|unit| rough >= unit / 2.0);
+                self.linear_ticks(unit.unwrap_or(1.0))
+            }
             Scale::Log => self.log_ticks(),
         };
         ticks.into_iter().filter(|tick| (self.low..=self.high).contains(tick)).collect()
     }
 
-    fn linear_ticks(&self) -> Vec<f64> {
-        let rough = (self.high - self.low) / TICKS_LINEAR;
+    /// Ticks at round numbers of a unit.
+    fn linear_ticks(&self, unit: f64) -> Vec<f64> {
+        let rough = (self.high - self.low) / TICKS_LINEAR / unit;
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
         let step = step.into_iter().find(|&step| step >= rough).unwrap_or(rough);
+        let step = step * unit;
         let first = (self.low / step).ceil();
         (0..=(2.0 * TICKS_LINEAR) as u32).map(|n| (first + f64::from(n)) * step).collect()
     }
@@ -94,7 +108,7 @@ mod tests {
 
     #[test]
     fn values_stand_between_the_ends_in_order() {
-        for scale in [Scale::Linear, Scale::FromZero, Scale::Log] {
+        for scale in [Scale::Linear, Scale::FromZero, Scale::Bytes, Scale::Log] {
             let axis = Axis::new(scale, [3.0, 7.0, 500.0].into_iter(), (100.0, 0.0));
             let places: Vec<f64> = [3.0, 7.0, 500.0].map(|value| axis.at(value)).to_vec();
             assert!(places.is_sorted_by(|a, b| a > b), "{places:?}");
@@ -105,9 +119,19 @@ mod tests {
     }
 
     #[test]
+    fn bytes_have_ticks_at_binary_units() {
+        for (high, unit) in [(800.0, 1.0), (9e3, 1024.0), (3e7, 1048576.0), (7e10, 1073741824.0)] {
+            let ticks = Axis::new(Scale::Bytes, [high].into_iter(), (100.0, 0.0)).ticks();
+            assert!((3..12).contains(&ticks.len()), "{ticks:?}");
+            // Halves and fifths at the smallest.
+            assert!(ticks.iter().all(|tick| (10.0 * tick / unit).fract() == 0.0), "{ticks:?}");
+        }
+    }
+
+    #[test]
     fn nothing_to_show_is_no_trouble() {
         for values in [vec![], vec![0.0], vec![f64::NAN, f64::INFINITY], vec![-1.0, -1.0]] {
-            for scale in [Scale::Linear, Scale::FromZero, Scale::Log] {
+            for scale in [Scale::Linear, Scale::FromZero, Scale::Bytes, Scale::Log] {
                 let axis = Axis::new(scale, values.iter().copied(), (0.0, 10.0));
                 assert!(axis.at(0.0).is_finite() && axis.ticks().len() < 30, "{values:?}");
             }

@@ -1,16 +1,17 @@
 //! Charts as SVG, alone or in a page of HTML, without anything that has to be fetched.
 
 mod axis;
+mod file;
 mod page;
+mod words;
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
-use crate::cli::Failure;
-use crate::sink::{OpenMode, Output};
 use axis::Axis;
 pub(super) use axis::Scale;
+pub(super) use file::PlotFile;
 pub(super) use page::{Page, Part};
+use words::{Anchor, Words};
 
 /// Lines, or bars, over one pair of axes.
 pub(super) struct Chart {
@@ -56,14 +57,24 @@ pub(super) struct Point {
     pub(super) is_hollow: bool,
 }
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 480.0;
+/// The picture, as far as the legend does not make it larger.
+const HEIGHT_MIN: f64 = 480.0;
+/// Where the axes are.
 const LEFT: f64 = 90.0;
-const RIGHT: f64 = 150.0;
+const RIGHT: f64 = 710.0;
 const TOP: f64 = 50.0;
-const BOTTOM: f64 = 60.0;
+const BOTTOM: f64 = 420.0;
+/// The legend: from here on, a line in so much, and as wide as its longest name within these.
+const LEGEND_LEFT: f64 = RIGHT + 26.0;
+const LEGEND_LINE: f64 = 18.0;
+const LEGEND_WIDTH: (f64, f64) = (124.0, 420.0);
+/// From a name's swatch to the name.
+const SWATCH: f64 = 18.0;
 /// Told apart by people who see red and green alike, too.
 const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"];
+/// Lines that have a colour once more are broken.
+const DASHES: [&str; 4] = ["", "8 4", "2 3", "9 3 2 3"];
+const MARKED: &str = "stroke=\"#900\" stroke-dasharray=\"6 4\"";
 
 impl Chart {
     /// The chart as an SVG document.
@@ -72,38 +83,43 @@ impl Chart {
         let marks = self.marks.iter().map(|mark| mark.0);
         let air = self.bar_air();
         let x = points().flat_map(|point| [point.x - air, point.x + air]).chain(marks);
-        let x = Axis::new(self.x.scale, x, (LEFT, WIDTH - RIGHT));
+        let x = Axis::new(self.x.scale, x, (LEFT, RIGHT));
         let is_bars = |series: &Series| series.form == Form::Bars;
         // Bars stand on 0.
         let floor = self.series.iter().any(is_bars).then_some(0.0);
         let bounds = self.bounds.iter().map(|bound| bound.0);
         let y = points().map(|point| point.y).chain(bounds).chain(floor);
-        let y = Axis::new(self.y.scale, y, (HEIGHT - BOTTOM, TOP));
+        let y = Axis::new(self.y.scale, y, (BOTTOM, TOP));
+        let shown: Vec<&Series> =
+            self.series.iter().filter(|series| !series.points.is_empty()).collect();
+        let legend_size = if shown.len() > 20 { 10.0 } else { 12.0 };
+        let names = shown.iter().map(|series| words::width(&series.name, legend_size));
+        let (least, most) = LEGEND_WIDTH;
+        let legend_width = names.fold(0.0, f64::max) + SWATCH + 8.0;
+        let width = (LEGEND_LEFT + legend_width.clamp(least, most)).ceil();
+        let legend_end = TOP + LEGEND_LINE * shown.len() as f64 + 10.0;
+        let height = legend_end.max(HEIGHT_MIN).ceil();
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-             width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
         );
-        text(&mut svg, (LEFT, 28.0), "font-size=\"16\"", &self.title);
-        self.grid(&mut svg, &x, &y);
-        for (index, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+        let mut texts = Words::new((width, height));
+        texts.add((LEFT, 24.0), Anchor::Start, 16.0, "", &self.title);
+        self.grid(&mut svg, &mut texts, &x, &y);
+        for (index, series) in shown.into_iter().enumerate() {
+            let pen = Pen::of(index);
             match series.form {
-                Form::Line => line(&mut svg, series, colour, &x, &y),
-                Form::Bars => bars(&mut svg, series, colour, self.bar_width(&x), (&x, &y)),
-                Form::Trace => trace(&mut svg, series, colour, &x, &y),
+                Form::Line => line(&mut svg, series, pen, &x, &y),
+                Form::Bars => bars(&mut svg, series, pen, self.bar_width(&x), (&x, &y)),
+                Form::Trace => polyline(&mut svg, series, (pen, 1.3), &x, &y),
             }
-            let at = TOP + 10.0 + 20.0 * index as f64;
-            let left = WIDTH - RIGHT + 15.0;
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>",
-                at - 10.0
-            );
-            // Long names are to end before the picture does.
-            let style = if series.name.len() > 18 { "font-size=\"10\"" } else { "" };
-            text(&mut svg, (left + 18.0, at), style, &series.name);
+            let at = TOP + 10.0 + LEGEND_LINE * index as f64;
+            swatch(&mut svg, series.form, pen, at);
+            let place = (LEGEND_LEFT + SWATCH, at);
+            texts.add(place, Anchor::Start, legend_size, "", &series.name);
         }
+        svg.push_str(&texts.svg);
         svg.push_str("</svg>\n");
         svg
     }
@@ -129,42 +145,85 @@ impl Chart {
         places.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min)
     }
 
-    /// Axes, ticks, bounds and marks.
-    fn grid(&self, svg: &mut String, x: &Axis, y: &Axis) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    /// Axes, ticks, bounds and marks. Of ticks that are too near each other, some have no number.
+    fn grid(&self, svg: &mut String, texts: &mut Words, x: &Axis, y: &Axis) {
+        texts.add((12.0, TOP - 10.0), Anchor::Start, 12.0, "", &self.y.label);
         for tick in y.ticks() {
             let at = y.at(tick);
-            rule(svg, (LEFT, at), (right, at), "stroke=\"#ddd\"");
+            rule(svg, (LEFT, at), (RIGHT, at), "stroke=\"#ddd\"");
             let place = (LEFT - 8.0, at + 4.0);
-            text(svg, place, "text-anchor=\"end\"", &(self.y.show)(tick));
+            texts.add_if_free(place, Anchor::End, "", &(self.y.show)(tick));
         }
         for tick in x.ticks() {
             let at = x.at(tick);
-            rule(svg, (at, TOP), (at, bottom), "stroke=\"#eee\"");
-            let place = (at, bottom + 18.0);
-            text(svg, place, "text-anchor=\"middle\"", &(self.x.show)(tick));
+            rule(svg, (at, TOP), (at, BOTTOM), "stroke=\"#eee\"");
+            let text = (self.x.show)(tick);
+            // The legend begins a little to the right.
+            let most = LEGEND_LEFT - 6.0 - words::width(&text, 12.0) / 2.0;
+            texts.add_if_free((at.min(most), BOTTOM + 18.0), Anchor::Middle, "", &text);
         }
-        rule(svg, (LEFT, bottom), (right, bottom), "stroke=\"#333\"");
-        rule(svg, (LEFT, TOP), (LEFT, bottom), "stroke=\"#333\"");
-        let middle = (LEFT + right) / 2.0;
-        text(svg, (middle, HEIGHT - 18.0), "text-anchor=\"middle\"", &self.x.label);
-        text(svg, (12.0, TOP - 10.0), "", &self.y.label);
-        const DASHED: &str = "stroke=\"#900\" stroke-dasharray=\"6 4\"";
+        rule(svg, (LEFT, BOTTOM), (RIGHT, BOTTOM), "stroke=\"#333\"");
+        rule(svg, (LEFT, TOP), (LEFT, BOTTOM), "stroke=\"#333\"");
+        let middle = ((LEFT + RIGHT) / 2.0, BOTTOM + 42.0);
+        texts.add(middle, Anchor::Middle, 12.0, "", &self.x.label);
         for (value, name) in &self.bounds {
-            rule(svg, (LEFT, y.at(*value)), (right, y.at(*value)), DASHED);
-            text(svg, (LEFT + 6.0, y.at(*value) - 5.0), "fill=\"#900\"", name);
+            let at = y.at(*value);
+            rule(svg, (LEFT, at), (RIGHT, at), MARKED);
+            // Below the line where there is no room above it.
+            let above = if at - 5.0 < TOP + 12.0 { at + 14.0 } else { at - 5.0 };
+            texts.add((LEFT + 6.0, above), Anchor::Start, 12.0, "fill=\"#900\"", name);
         }
-        for (index, (value, name)) in self.marks.iter().enumerate() {
-            rule(svg, (x.at(*value), TOP), (x.at(*value), bottom), DASHED);
-            // One below the other, so that near ones can be read.
-            let at = TOP + 14.0 + 14.0 * (index % 6) as f64;
-            text(svg, (x.at(*value) + 4.0, at), "fill=\"#900\"", name);
+        for (value, name) in &self.marks {
+            let at = x.at(*value);
+            rule(svg, (at, TOP), (at, BOTTOM), MARKED);
+            let fits = at + 4.0 + words::width(name, 12.0) <= RIGHT + 12.0;
+            let (left, anchor) =
+                if fits { (at + 4.0, Anchor::Start) } else { (at - 4.0, Anchor::End) };
+            // One below the other where they are near.
+            let rows = (0..20).map(|row| TOP + 14.0 + 14.0 * f64::from(row));
+            texts.add_at_free((left, rows), anchor, "fill=\"#900\"", name);
         }
     }
 }
 
-fn line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
-    polyline(svg, series, (colour, 2.0), x, y);
+/// How a series is drawn.
+#[derive(Clone, Copy)]
+struct Pen {
+    colour: &'static str,
+    dash: &'static str,
+}
+
+impl Pen {
+    fn of(index: usize) -> Pen {
+        let dash = DASHES[index / COLOURS.len() % DASHES.len()];
+        Pen { colour: COLOURS[index % COLOURS.len()], dash }
+    }
+
+    fn stroke(self, width: f64) -> String {
+        let mut style = format!("stroke=\"{}\" stroke-width=\"{width}\"", self.colour);
+        if !self.dash.is_empty() {
+            let _ = write!(style, " stroke-dasharray=\"{}\"", self.dash);
+        }
+        style
+    }
+}
+
+/// What stands before a name in the legend, `at` being the line that its letters stand on.
+fn swatch(svg: &mut String, form: Form, pen: Pen, at: f64) {
+    if form != Form::Bars && !pen.dash.is_empty() {
+        let place = |x: f64| (LEGEND_LEFT + x, at - 4.0);
+        return rule(svg, place(-4.0), place(14.0), &pen.stroke(3.0));
+    }
+    let (top, colour) = (at - 10.0, pen.colour);
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{LEGEND_LEFT:.1}\" y=\"{top:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>"
+    );
+}
+
+fn line(svg: &mut String, series: &Series, pen: Pen, x: &Axis, y: &Axis) {
+    polyline(svg, series, (pen, 2.0), x, y);
+    let colour = pen.colour;
     for point in &series.points {
         let fill = if point.is_hollow { "#fff" } else { colour };
         let _ = writeln!(
@@ -177,12 +236,7 @@ fn line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
     }
 }
 
-fn trace(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
-    polyline(svg, series, (colour, 1.3), x, y);
-}
-
-fn polyline(svg: &mut String, series: &Series, pen: (&str, f64), x: &Axis, y: &Axis) {
-    let (colour, width) = pen;
+fn polyline(svg: &mut String, series: &Series, (pen, width): (Pen, f64), x: &Axis, y: &Axis) {
     let places: Vec<String> = series
         .points
         .iter()
@@ -190,13 +244,14 @@ fn polyline(svg: &mut String, series: &Series, pen: (&str, f64), x: &Axis, y: &A
         .collect();
     let _ = writeln!(
         svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
-        places.join(" ")
+        "<polyline points=\"{}\" fill=\"none\" {}/>",
+        places.join(" "),
+        pen.stroke(width)
     );
 }
 
-fn bars(svg: &mut String, series: &Series, colour: &str, width: f64, (x, y): (&Axis, &Axis)) {
-    let floor = y.at(0.0);
+fn bars(svg: &mut String, series: &Series, pen: Pen, width: f64, (x, y): (&Axis, &Axis)) {
+    let (floor, colour) = (y.at(0.0), pen.colour);
     for point in &series.points {
         let top = y.at(point.y);
         let _ = writeln!(
@@ -217,167 +272,10 @@ fn rule(svg: &mut String, from: (f64, f64), to: (f64, f64), style: &str) {
     );
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), style: &str, words: &str) {
-    let words = escape(words);
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{words}</text>");
-}
-
 /// Text as SVG and HTML have it.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// What a plot file is to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PlotFile {
-    path: PathBuf,
-    is_page: bool,
-}
-
-impl PlotFile {
-    /// From a name that ends in `.svg` or `.html`, for clap.
-    pub(super) fn parse(text: &str) -> Result<PlotFile, String> {
-        let ending = Path::new(text).extension().and_then(|ending| ending.to_str());
-        match ending.map(str::to_ascii_lowercase).as_deref() {
-            Some("svg") => Ok(PlotFile { path: text.into(), is_page: false }),
-            Some("html" | "htm") => Ok(PlotFile { path: text.into(), is_page: true }),
-            _ => Err("end the name in .svg or .html".to_owned()),
-        }
-    }
-
-    /// Whether it is a page rather than a chart.
-    pub(super) fn is_page(&self) -> bool {
-        self.is_page
-    }
-
-    /// Opens the file, before the work whose result it is to show.
-    ///
-    /// # Errors
-    /// [`Failure::Failed`] says why it cannot be written.
-    pub(super) fn open(&self) -> Result<OpenPlot, Failure> {
-        let opened = Output::open(&self.path, OpenMode::Replace);
-        let (output, _) = opened.map_err(|error| Failure::failed(format!("--plot {error}")))?;
-        Ok(OpenPlot { output, is_page: self.is_page })
-    }
-}
-
-/// A file that takes its place when the plot is written.
-pub(super) struct OpenPlot {
-    output: Output,
-    is_page: bool,
-}
-
-impl OpenPlot {
-    /// Writes the chart; a page has `words` (plain text) below it.
-    ///
-    /// # Errors
-    /// [`Failure::Failed`] says why it cannot be written.
-    pub(super) fn write(self, chart: &Chart, words: &str) -> Result<(), Failure> {
-        if !self.is_page {
-            return self.write_text(&chart.svg());
-        }
-        let page = Page { title: chart.title.clone(), parts: vec![Part::Text(words.to_owned())] };
-        self.write_text(&page.html_with(Some(chart)))
-    }
-
-    /// Writes a page, or, where only a chart was asked for, a chart.
-    ///
-    /// # Errors
-    /// [`Failure::Failed`] says why it cannot be written.
-    pub(super) fn write_page(self, chart: &Chart, page: &Page) -> Result<(), Failure> {
-        let text = if self.is_page { page.html_with(None) } else { chart.svg() };
-        self.write_text(&text)
-    }
-
-    fn write_text(self, text: &str) -> Result<(), Failure> {
-        let written = self.output.write(text.as_bytes(), 0).and_then(|()| self.output.commit());
-        written
-            .map_err(|error| Failure::failed(format!("--plot {error}; the results are complete")))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chart(form: Form) -> Chart {
-        let point = |(x, y)| Point { x, y, is_hollow: x > 1.5 };
-        let axis = || AxisText {
-            label: "a < b".to_owned(),
-            scale: Scale::Linear,
-            show: |v| v.to_string(),
-        };
-        Chart {
-            title: "R&D".to_owned(),
-            x: axis(),
-            y: axis(),
-            series: vec![Series {
-                name: "p99".to_owned(),
-                points: [(1.0, 5.0), (2.0, 9.0)].map(point).to_vec(),
-                form,
-            }],
-            bounds: vec![(7.0, "bound".to_owned())],
-            marks: vec![(1.5, "mark".to_owned())],
-        }
-    }
-
-    #[test]
-    fn bars_of_all_series_stand_side_by_side_between_the_axes() {
-        let mut many = chart(Form::Bars);
-        many.marks.clear();
-        let point = |n: u32| Point { x: f64::from(n), y: 5.0, is_hollow: false };
-        let bar = |n: u32| {
-            let name = n.to_string();
-            Series { name, points: vec![point(n)], form: Form::Bars }
-        };
-        many.series = (1..=30).map(bar).collect();
-        let mut end = LEFT;
-        let svg = many.svg();
-        let is_bar = |line: &&str| line.contains("<rect x") && !line.contains("width=\"12\"");
-        for rect in svg.lines().filter(is_bar) {
-            let number = |name: &str| -> f64 {
-                let rest = rect.split(&format!(" {name}=\"")).nth(1).unwrap();
-                rest.split('"').next().unwrap().parse().unwrap()
-            };
-            assert!(number("x") >= end - 0.1, "{rect}");
-            end = number("x") + number("width");
-        }
-        assert!(end > LEFT + 500.0 && end <= WIDTH - RIGHT, "{end}");
-    }
-
-    #[test]
-    fn a_chart_is_well_formed_and_shows_every_point() {
-        for (form, shape, count) in [(Form::Line, "<circle", 2), (Form::Bars, "<rect", 4)] {
-            let svg = chart(form).svg();
-            // Two bars, the background and the legend are rectangles.
-            assert_eq!(svg.matches(shape).count(), count, "{svg}");
-            assert!(svg.contains("R&amp;D") && svg.contains("a &lt; b"), "{svg}");
-            assert!(svg.contains(">bound<") && svg.contains(">mark<"), "{svg}");
-            assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
-            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        }
-        let svg = chart(Form::Line).svg();
-        assert_eq!(svg.matches("fill=\"#fff\" stroke").count(), 1, "one ring: {svg}");
-    }
-
-    #[test]
-    fn a_page_has_the_chart_and_the_words() {
-        let parts = vec![Part::Text("1 < 2".to_owned())];
-        let page = Page { title: "R&D".to_owned(), parts }.html_with(Some(&chart(Form::Line)));
-        assert!(page.contains("<svg ") && page.contains("<pre>1 &lt; 2</pre>"), "{page}");
-        assert!(page.contains("<title>R&amp;D</title>"), "{page}");
-    }
-
-    #[test]
-    fn a_trace_is_a_line_without_points() {
-        let svg = chart(Form::Trace).svg();
-        assert!(svg.contains("<polyline") && !svg.contains("<circle"), "{svg}");
-    }
-
-    #[test]
-    fn the_ending_says_what_to_write() {
-        assert!(PlotFile::parse("a.SVG").is_ok_and(|file| !file.is_page));
-        assert!(PlotFile::parse("a/b.html").is_ok_and(|file| file.is_page));
-        assert!(PlotFile::parse("a.png").is_err() && PlotFile::parse("svg").is_err());
-    }
-}
+mod tests;

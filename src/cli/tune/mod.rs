@@ -1,6 +1,7 @@
 //! `intervale tune`: tries settings of the machine on the user's own workload or files, and writes
 //! a profile of those that bring something.
 
+mod layouts;
 mod profile_text;
 mod search;
 mod trial;
@@ -52,8 +53,8 @@ pub struct Args {
     /// How long a run for latency takes
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     duration: TimeSpan,
-    /// What to try, in this order: cores, runtime, idle, simd, batch, linger, lane-batches
-    /// [default: all that the runs have]
+    /// What to try, in this order: cores, runtime, idle, simd, batch, linger, lane-batches,
+    /// bucket-width, chunk [default: all that the runs have]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     settings: Vec<String>,
     /// Rounds for each setting

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::cli::layout::AUTO;
+use crate::cli::tune::layouts;
 use crate::cli::tune::search::{Knob, Settings};
 use crate::cli::{Failure, StopSignal, os};
 use crate::runtime::Topology;
@@ -101,6 +103,11 @@ impl Subject {
             let values = texts(&["8", "16", "64", "256"]);
             knobs.push(Knob { name: "lane-batches", values });
         }
+        let auto = || AUTO.to_owned();
+        let widths = layouts::bucket_widths(self).into_iter().chain([auto()]).collect();
+        knobs.push(Knob { name: "bucket-width", values: widths });
+        let chunks = layouts::chunks(self).into_iter().chain([auto()]).collect();
+        knobs.push(Knob { name: "chunk", values: chunks });
         knobs.push(Knob { name: "simd", values: simd });
         for knob in &mut knobs {
             // What stands is tried anyhow.
@@ -116,6 +123,7 @@ impl Subject {
             ("batch", _) => Some("256"),
             ("lane-batches", _) => Some("64"),
             ("linger", Subject::Join { .. }) => Some("1ms"),
+            ("bucket-width" | "chunk", _) => Some(AUTO),
             _ => None,
         }
     }

@@ -10,8 +10,8 @@ use crate::join::{JoinKind, JoinSpec};
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::{
-    EngineSetup, Events, Form, Measured, NaiveJoin, OfflineJoin, SEED_WARM_UP, SingleJoin,
-    StepClock, Workload, drive, offline, run_engine, run_naive, truth,
+    EngineSetup, Events, Form, LayoutHints, Measured, NaiveJoin, OfflineJoin, SEED_WARM_UP,
+    SingleJoin, StepClock, Workload, drive, offline, run_engine, run_naive, truth,
 };
 
 pub use error::BenchError;
@@ -73,6 +73,8 @@ pub struct BenchPlan {
     pub kind: JoinKind,
     /// Events a batch.
     pub batch: usize,
+    /// How our joins lay out their state.
+    pub layout: LayoutHints,
     /// Runs of each configuration; the best counts.
     pub repeat: u32,
     /// Whether the roofline kernel runs beside each.
@@ -94,7 +96,7 @@ impl BenchPlan {
     pub fn run(&self, note: &mut dyn FnMut(&str)) -> Result<Vec<BenchRow>, BenchError> {
         note("warm-up");
         let workload = self.form.workload(self.workload);
-        let spec = self.form.spec(&workload, self.kind)?;
+        let spec = self.form.spec_laid_out(&workload, self.kind, self.layout)?;
         let warm_up_events = self.events_per_side.min(WARM_UP_EVENTS_MAX);
         let events = Arc::new(Events::new(workload, SEED_WARM_UP, warm_up_events));
         let mut runs: Vec<Runs> = self.subjects.iter().cloned().map(Runs::new).collect();
@@ -246,6 +248,7 @@ mod tests {
             subjects: vec![],
             kind: JoinKind::Inner,
             batch: 256,
+            layout: LayoutHints::default(),
             repeat: 1,
             roofline: false,
             check: false,

@@ -23,9 +23,10 @@ use crate::error::PushError;
 use crate::event::Side;
 use crate::exchange::Promise;
 use crate::join::{Counters, JoinKind};
+use crate::limits::Limits;
 use crate::runtime::RuntimeKind;
 use crate::time::{Clock, MonotonicClock};
-use crate::workload::{DISORDER_MS, EngineSetup, Events, Outcome, Workload};
+use crate::workload::{EngineSetup, Events, LayoutHints, Outcome, Workload};
 
 use producer::{Produced, Producer, Schedule};
 use sample::{Sampler, Window};
@@ -79,6 +80,8 @@ pub struct LoadPlan {
     pub batch: usize,
     /// Batches under way from a producer to a core.
     pub lane_batches: usize,
+    /// How the join lays out its state.
+    pub layout: LayoutHints,
     /// What goes other than smoothly.
     pub scenario: Scenario,
     /// How often to take a [`Sample`], if at all. It costs each core a step's time.
@@ -113,14 +116,19 @@ impl LoadPlan {
 /// What a load came to.
 #[derive(Clone, Debug)]
 pub struct LoadRun {
-    /// Events that were due.
+    /// Events that were due; of a load that was stopped, by then.
     pub events: u64,
     /// Events that were pushed: fewer when the engine was so far behind that the rest was given up.
     pub pushed: u64,
+    /// Whether `stop` said so before the plan's duration was over.
+    pub stopped: bool,
+    /// For how long events were due: the plan's duration, or until the load was stopped.
+    pub due: Duration,
     /// From the first event's due time until the engine had joined the last one pushed, and not
-    /// less than the plan's duration.
+    /// less than `due`.
     pub elapsed: Duration,
-    /// How much longer than the plan's duration that was.
+    /// How much longer than `due` that was; of a load that was stopped, how far behind the
+    /// producers were then, if that is more.
     pub end_lag: Duration,
     /// From a pair's due time (the later of its events') to its hand-over to the sink, in ns.
     pub latency_ns: Histogram<u64>,
@@ -139,7 +147,7 @@ pub struct LoadRun {
     pub state_rows_peak: u64,
     /// Most bytes of state.
     pub state_bytes_peak: u64,
-    /// Rows that came too late; there are none in any scenario.
+    /// Rows that came too late: none in any scenario, but for a workload that has such events.
     pub late_rows: u64,
     /// Of all rows, those of the core that got most.
     pub busiest_core_share: f64,
@@ -164,8 +172,8 @@ impl LoadRun {
 
     /// Whether everything that was due was joined in (almost) the time in which it was due.
     pub fn kept_up(&self) -> bool {
-        let due = self.elapsed.saturating_sub(self.end_lag);
-        self.pushed == self.events && self.end_lag <= due.mul_f64(END_LAG_SHARE).max(END_LAG_MIN)
+        let is_whole = self.stopped || self.pushed == self.events;
+        is_whole && self.end_lag <= self.due.mul_f64(END_LAG_SHARE).max(END_LAG_MIN)
     }
 
     /// Whether the producers rather than the engine may be what did not keep up: one of them used
@@ -190,8 +198,6 @@ pub enum LoadError {
         /// Events of a side that the plan asks for.
         needed: u64,
     },
-    /// `stop` said so.
-    Interrupted,
 }
 
 impl fmt::Display for LoadError {
@@ -202,7 +208,6 @@ impl fmt::Display for LoadError {
             LoadError::TooFewEvents { events, needed } => {
                 write!(f, "{needed} events of each side become due, and there are {events}")
             }
-            LoadError::Interrupted => f.write_str("it was stopped"),
         }
     }
 }
@@ -218,9 +223,11 @@ impl From<EngineError> for LoadError {
 /// From the start of the producers to the first event, so that all of them are ready.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// Runs a load. `stop` is asked all the time by every producer, so it has to be cheap.
+/// Runs a load. `stop` is asked all the time by every producer, so it has to be cheap, and once it
+/// has said yes it has to stay with it.
 ///
-/// Producers give up when they are behind by as much as the load was to last.
+/// Producers give up when they are behind by as much as the load was to last. Once `stop` says so
+/// they stop, what they have pushed is joined, and that is what the result is of.
 ///
 /// # Errors
 /// [`LoadError`].
@@ -269,7 +276,9 @@ pub fn run(
 
 /// Starts the engine; adds the window of each shard, if samples are to be taken.
 fn start(plan: &LoadPlan, windows: &mut Vec<Window>) -> Result<Engine<LatencySink>, EngineError> {
-    let spec = plan.workload.built_spec(JoinKind::Inner).map_err(EngineError::Spec)?;
+    let workload = &plan.workload;
+    let spec = plan.layout.add_to(workload.spec(JoinKind::Inner), workload.ticks_per_ms);
+    let spec = spec.build(&Limits::UNBOUNDED).map_err(EngineError::Spec)?;
     Engine::builder(spec)
         .cores(plan.setup.cores.clone())
         .runtime(plan.setup.runtime)
@@ -293,8 +302,8 @@ type Pair = [Source; 2];
 
 /// A source of each side for each producer. All of them exist before the first promises anything.
 fn sources(engine: &Engine<LatencySink>, plan: &LoadPlan) -> Result<Vec<Pair>, EngineError> {
-    let disorder_ms = DISORDER_MS.saturating_add_unsigned(plan.scenario.disorder_ms());
-    let promise = Promise::Disorder(disorder_ms);
+    let disorder = plan.workload.disorder_ticks();
+    let promise = Promise::Disorder(disorder.saturating_add_unsigned(plan.scenario.disorder_ms()));
     let source = |side| engine.source_with(side, promise);
     (0..plan.producers.max(1)).map(|_| Ok([source(Side::Left)?, source(Side::Right)?])).collect()
 }
@@ -357,13 +366,23 @@ fn summary(
         Side::BOTH.iter().map(|&side| counters.side(side).rows).sum()
     };
     let most = report.shards.iter().map(|shard| rows_of(&shard.counters)).max().unwrap_or(0);
-    let due_ns = plan.duration.as_nanos() as u64;
+    let planned_ns = plan.duration.as_nanos() as u64;
+    let stops = || produced.iter().filter_map(|produced| produced.stopped);
+    // Who stops after the last event was due has nothing left to do.
+    let stopped_ns = stops().map(|stop| stop.at_ns.saturating_sub(schedule.start_ns())).max();
+    let stopped_ns = stopped_ns.filter(|&ns| ns < planned_ns);
+    let due_ns = stopped_ns.unwrap_or(planned_ns);
+    let behind_ns = stops().map(|stop| stop.behind_ns).max().unwrap_or(0);
     let elapsed_ns = end_ns.saturating_sub(schedule.start_ns()).max(due_ns);
+    let pushed = produced.iter().map(|produced| produced.pushed).sum();
+    let left: u64 = stops().map(|stop| stop.left).sum();
     LoadRun {
-        events: plan.event_count(),
-        pushed: produced.iter().map(|produced| produced.pushed).sum(),
+        events: if stopped_ns.is_some() { pushed + left } else { plan.event_count() },
+        pushed,
+        stopped: stopped_ns.is_some(),
+        due: Duration::from_nanos(due_ns),
         elapsed: Duration::from_nanos(elapsed_ns),
-        end_lag: Duration::from_nanos(elapsed_ns.saturating_sub(due_ns)),
+        end_lag: Duration::from_nanos(elapsed_ns.saturating_sub(due_ns).max(behind_ns)),
         latency_ns,
         producer_late_ns,
         producer_cpu: produced.iter().map(|produced| produced.cpu).fold(0.0, f64::max),

@@ -70,6 +70,18 @@ pub(super) struct Produced {
     pub(super) late_ns: Histogram<u64>,
     /// The share of a core that it used.
     pub(super) cpu: f64,
+    /// When it was stopped, if it was.
+    pub(super) stopped: Option<Stopped>,
+}
+
+/// What a producer that was stopped leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopped {
+    pub(super) at_ns: u64,
+    /// Events that were due by then and not pushed.
+    pub(super) left: u64,
+    /// For how long the first of them had been due.
+    pub(super) behind_ns: u64,
 }
 
 /// Where the events of one source come from.
@@ -107,6 +119,8 @@ struct Line<'a> {
     /// The place among those of both sides of the next event.
     place: u64,
     can_stall: bool,
+    /// What rows are written into: their payload does not change.
+    row: Vec<u8>,
 }
 
 /// A producer: of `count` of them, this one pushes every `count`-th event of each side.
@@ -130,14 +144,16 @@ impl<'a> Producer<'a> {
     ) -> Producer<'a> {
         let line = |source: Source| {
             let side = source.side();
+            let row = sink::blank_row(plan.workload.payload_bytes);
             Line {
                 source,
                 stream: supply.stream(plan, side, (index, count)),
                 batch: EventBatch::with_capacity(
                     side,
                     PUSH_EVENTS_MAX,
-                    PUSH_EVENTS_MAX * sink::ROW_BYTES,
+                    PUSH_EVENTS_MAX * row.len(),
                 ),
+                row,
                 place: 2 * index as u64 + side.index() as u64,
                 can_stall: index == 0 && side == Side::Left,
             }
@@ -148,11 +164,12 @@ impl<'a> Producer<'a> {
             schedule,
             pace: plan.pace,
             count,
-            produced: Produced { pushed: 0, late_ns: sink::histogram(), cpu: 0.0 },
+            produced: Produced { pushed: 0, late_ns: sink::histogram(), cpu: 0.0, stopped: None },
         }
     }
 
-    /// Pushes everything. Gives the sources back, still open.
+    /// Pushes everything, or, when it is stopped, what was due by then. Gives the sources back,
+    /// still open.
     pub(super) fn run(
         mut self,
         stop: &(dyn Fn() -> bool + Sync),
@@ -160,7 +177,8 @@ impl<'a> Producer<'a> {
         let (from_ns, from_cpu_ns) = (self.schedule.start_ns(), CpuClock::Thread.now_ns());
         loop {
             if stop() {
-                return Err(LoadError::Interrupted);
+                self.produced.stopped = Some(self.stopped());
+                break;
             }
             let now_ns = MonotonicClock.now_ns();
             let Some(due_ns) = self.due_ns().filter(|_| now_ns <= self.schedule.end_ns) else {
@@ -177,6 +195,31 @@ impl<'a> Producer<'a> {
         let wall_ns = MonotonicClock.now_ns().saturating_sub(from_ns).max(1);
         self.produced.cpu = cpu_ns as f64 / wall_ns as f64;
         Ok((self.produced, self.lines.map(|line| line.source)))
+    }
+
+    /// What is left undone, if it stops now.
+    fn stopped(&self) -> Stopped {
+        let at_ns = MonotonicClock.now_ns();
+        let (step, most) = (2 * self.count as u64, self.schedule.event_count);
+        let left = |line: &Line<'_>| {
+            // Due times only go up: half of what is left is looked at, then half of that.
+            let (mut due, mut open) = (0, most.saturating_sub(line.place).div_ceil(step));
+            while due < open {
+                let middle = due + (open - due) / 2;
+                if self.schedule.due_ns(line.place + middle * step, line.can_stall) <= at_ns {
+                    due = middle + 1;
+                } else {
+                    open = middle;
+                }
+            }
+            due
+        };
+        let first_ns = self.due_ns().unwrap_or(at_ns);
+        Stopped {
+            at_ns,
+            left: self.lines.iter().map(left).sum(),
+            behind_ns: at_ns.saturating_sub(first_ns),
+        }
     }
 
     /// When the next event of either side is due; `None` when there is none any more.
@@ -205,9 +248,10 @@ impl<'a> Producer<'a> {
                 // There are as many as the schedule asks for: this was seen to before.
                 let Some(event) = line.stream.next() else { break };
                 let ts = Timestamp::new(event.ts).unwrap_or(Timestamp::MIN);
-                let row = sink::row(event.id, schedule.mark(due_ns));
-                let pushed = line.batch.push(line.source.hasher(), Key::Int(event.key), ts, &row);
-                // Integer keys and short rows in batches of bounded length: nothing to refuse.
+                sink::write_row(&mut line.row, event.id, schedule.mark(due_ns));
+                let (key, hasher) = (Key::Int(event.key), line.source.hasher());
+                let pushed = line.batch.push(hasher, key, ts, &line.row);
+                // Integer keys and rows of bounded length in batches of few: nothing to refuse.
                 debug_assert!(pushed.is_ok());
                 // The engine is to blame for the time up to when it had taken what came before.
                 let ready_ns = due_ns.max(self.released_ns);

@@ -20,6 +20,8 @@ pub struct Sample {
     pub rss_bytes: Option<u64>,
     /// Bytes of state, as allocated.
     pub state_bytes: u64,
+    /// Of these, what holds no row and waits to be used again.
+    pub state_bytes_pooled: u64,
     /// Rows in state.
     pub state_rows: u64,
     /// Pairs measured since the sample before; there is no latency without one.
@@ -116,6 +118,7 @@ impl Sampler {
             at: Duration::from_nanos(now_ns.saturating_sub(self.start_ns)),
             rss_bytes: rss_bytes(),
             state_bytes: metrics.state_bytes,
+            state_bytes_pooled: metrics.state_bytes_pooled,
             state_rows: Side::BOTH.iter().map(|&side| counters.side(side).buffered()).sum(),
             pairs,
             latency_ns,

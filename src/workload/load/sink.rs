@@ -11,18 +11,23 @@ use crate::workload::Outcome;
 use crate::workload::load::Scenario;
 use crate::workload::load::sample::Window;
 
-/// Bytes of a row: the event's number, and when it was due.
-pub(super) const ROW_BYTES: usize = 16;
+/// Bytes of a row before its payload: the event's number, and when it was due.
+const ROW_BYTES: usize = 16;
 
 /// Longer latencies are recorded as this: an hour.
 pub(super) const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
-/// A row. `due_ns` is 0 during the warm-up.
-pub(super) fn row(id: u64, due_ns: u64) -> [u8; ROW_BYTES] {
-    let mut row = [0; ROW_BYTES];
-    row[..8].copy_from_slice(&id.to_le_bytes());
-    row[8..].copy_from_slice(&due_ns.to_le_bytes());
-    row
+/// What [`write_row`] writes into: a row with a payload.
+pub(super) fn blank_row(payload_bytes: u32) -> Vec<u8> {
+    vec![b'.'; ROW_BYTES + payload_bytes as usize]
+}
+
+/// Writes a row's number and due time, which is 0 during the warm-up.
+pub(super) fn write_row(row: &mut [u8], id: u64, due_ns: u64) {
+    let (numbers, _) = row.as_chunks_mut();
+    if let [of_id, of_due, ..] = numbers {
+        (*of_id, *of_due) = (id.to_le_bytes(), due_ns.to_le_bytes());
+    }
 }
 
 /// A histogram of nanoseconds: 3 significant figures up to an hour.
@@ -100,8 +105,10 @@ impl LatencySink {
 /// panic.
 #[inline]
 fn split(row: &[u8]) -> (u64, u64) {
-    let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    (number(row.first_chunk()), number(row.last_chunk()))
+    match row.as_chunks().0 {
+        [id, due_ns, ..] => (u64::from_le_bytes(*id), u64::from_le_bytes(*due_ns)),
+        _ => (0, 0),
+    }
 }
 
 impl Emit for LatencySink {

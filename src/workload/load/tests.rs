@@ -23,6 +23,7 @@ fn plan(rate: f64, duration: Duration, producers: usize) -> LoadPlan {
         linger: Duration::from_micros(100),
         batch: 64,
         lane_batches: 64,
+        layout: LayoutHints::default(),
         scenario: Scenario::None,
         sample_every: None,
     }
@@ -75,12 +76,31 @@ fn the_warm_up_is_joined_and_not_measured() {
 }
 
 #[test]
-fn it_stops_when_asked_and_refuses_what_it_cannot_do() {
+fn a_load_that_is_stopped_is_of_what_ran_until_then() {
+    let plan = plan(40_000.0, Duration::from_secs(1_000), 2);
+    let begun = std::time::Instant::now();
+    let stop = || begun.elapsed() > Duration::from_millis(300);
+    let run = run(&plan, Supply::Made { seed: 42 }, &stop).unwrap();
+    assert!(run.stopped && run.due < Duration::from_secs(500), "{:?}", run.due);
+    assert!(run.elapsed >= run.due && run.pushed > 0 && run.pushed <= run.events);
+    // What is due by then, to the events that one wake-up of a producer brings.
+    let due = plan.rate * run.due.as_secs_f64();
+    assert!((run.events as f64 - due).abs() < 0.1 * due + 2.0, "{} of {due}", run.events);
+    assert!(run.outcome.pairs > 0 && run.latency_ns.len() == run.outcome.pairs);
+    let events = Events::new(plan.workload, 42, run.pushed as u32);
+    assert!(run.outcome.pairs <= sort_merge(&events).pairs);
+}
+
+#[test]
+fn it_stops_before_it_has_begun_and_refuses_what_it_cannot_do() {
     let plan = plan(10.0, Duration::from_secs(1_000), 2);
     let events = Events::new(plan.workload, 42, plan.events_per_side() as u32);
-    assert!(matches!(run(&plan, Supply::Memory(&events), &|| true), Err(LoadError::Interrupted)));
+    let run = |events| super::run(&plan, Supply::Memory(events), &|| true);
+    let at_once = run(&events).unwrap();
+    assert!(at_once.stopped && at_once.pushed == 0 && at_once.due < Duration::from_secs(10));
+    assert_eq!(at_once.achieved_rate(), 0.0);
     let few = Events::new(plan.workload, 42, 10);
-    let error = run(&plan, Supply::Memory(&few), &never).unwrap_err();
+    let error = run(&few).unwrap_err();
     assert!(error.to_string().contains("5000 events of each side"), "{error}");
 }
 

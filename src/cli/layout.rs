@@ -1,0 +1,116 @@
+//! `--bucket-width` and `--chunk`: how a join lays out its state.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::cli::join::parse_size;
+use crate::limits::{STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN};
+use crate::time::text::TimeSpan;
+use crate::workload::LayoutHints;
+
+/// The value that leaves it to the library.
+pub(super) const AUTO: &str = "auto";
+
+/// Options of commands that run one join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+pub(super) struct LayoutArgs {
+    /// How wide the time buckets are in which rows are kept and freed (auto: by the interval and by
+    /// what is seen of the rows); --window has none
+    #[arg(
+        long, value_name = "DURATION", default_value = AUTO, value_parser = bucket_width,
+        allow_hyphen_values = true
+    )]
+    pub(super) bucket_width: BucketWidth,
+    /// The smallest piece of memory that a bucket takes, 1KiB to 32MiB (auto: 1KiB, and larger where
+    /// buckets were so); --window has none
+    #[arg(long, value_name = "SIZE", default_value = AUTO, value_parser = chunk)]
+    pub(super) chunk: ChunkSize,
+}
+
+impl LayoutArgs {
+    pub(super) fn hints(self) -> LayoutHints {
+        LayoutHints { bucket_width: self.bucket_width.wall(), chunk_bytes: self.chunk.0 }
+    }
+}
+
+/// A width of time buckets, or what the library chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BucketWidth(Option<TimeSpan>);
+
+impl BucketWidth {
+    pub(super) fn wall(self) -> Option<Duration> {
+        // It was one when it was read.
+        self.0.and_then(|span| span.to_wall().ok())
+    }
+}
+
+impl fmt::Display for BucketWidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str(AUTO),
+            Some(span) => span.fmt(f),
+        }
+    }
+}
+
+/// Bytes of the smallest chunk, or what the library chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkSize(pub(super) Option<u64>);
+
+/// For clap, and for profiles.
+///
+/// # Errors
+/// A sentence that says what to give instead.
+pub(super) fn bucket_width(text: &str) -> Result<BucketWidth, String> {
+    if text == AUTO {
+        return Ok(BucketWidth(None));
+    }
+    let span: TimeSpan = text.parse().map_err(|error| format!("{error}, or {AUTO}"))?;
+    match span.to_wall() {
+        Ok(Duration::ZERO) => Err(format!("give more than 0, or {AUTO}")),
+        Ok(_) => Ok(BucketWidth(Some(span))),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// For clap, and for profiles.
+///
+/// # Errors
+/// A sentence that says what to give instead.
+pub(super) fn chunk(text: &str) -> Result<ChunkSize, String> {
+    if text == AUTO {
+        return Ok(ChunkSize(None));
+    }
+    let bytes = parse_size(text).ok();
+    let good =
+        bytes.filter(|bytes| (STATE_CHUNK_BYTES_MIN..=STATE_CHUNK_BYTES_MAX).contains(bytes));
+    match good {
+        Some(bytes) => Ok(ChunkSize(Some(bytes))),
+        None => Err(format!("give a size from 1KiB to 32MiB, or {AUTO}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_and_sizes_are_read_and_refused() {
+        assert_eq!(bucket_width("auto"), Ok(BucketWidth(None)));
+        let width = bucket_width("1m30s").unwrap();
+        assert_eq!(
+            (width.wall(), width.to_string()),
+            (Some(Duration::from_secs(90)), "1m30s".into())
+        );
+        assert_eq!(chunk("auto"), Ok(ChunkSize(None)));
+        assert_eq!(chunk("64k"), Ok(ChunkSize(Some(65_536))));
+        assert_eq!(chunk("32MiB"), Ok(ChunkSize(Some(STATE_CHUNK_BYTES_MAX))));
+        for wrong in ["", "0", "-1s", "5", "9999999w", "Auto"] {
+            assert!(bucket_width(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "0", "1023", "33MiB", "lots", "-1k"] {
+            let error = chunk(wrong).unwrap_err();
+            assert!(error.contains("1KiB to 32MiB"), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! State under layouts and data that make very many buckets: it makes do with fewer, and finds all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use intervale::join::JoinKind;
+use intervale::state::Simd;
+use intervale::workload::{
+    Events, Form, KeyRule, LayoutHints, SingleJoin, StepClock, Workload, drive, offline,
+};
+
+const BATCH: usize = 256;
+
+/// Joins and compares; returns the most bytes that were in state.
+fn joined(workload: Workload, events_per_side: u32, layouts: &[LayoutHints]) -> Vec<u64> {
+    let events = Arc::new(Events::new(workload, 42, events_per_side));
+    let form = Form::default();
+    let plain = form.spec(&workload, JoinKind::Inner).expect("a good spec");
+    let expected = offline(&events, &plain).outcome;
+    assert!(expected.pairs > 0);
+    let peak = |layout: &LayoutHints| {
+        let spec = form.spec_laid_out(&workload, JoinKind::Inner, *layout).expect("a good spec");
+        let mut join = SingleJoin::new(spec, Simd::detect()).expect("an interval join");
+        let measured = drive(&mut join, &events, BATCH, StepClock::Wall)
+            .unwrap_or_else(|error| panic!("{layout:?}: {error}"));
+        assert_eq!(measured.outcome, expected, "{layout:?}");
+        measured.peak.bytes
+    };
+    layouts.iter().map(peak).collect()
+}
+
+fn width(bucket_width: Duration) -> LayoutHints {
+    LayoutHints { bucket_width: Some(bucket_width), chunk_bytes: None }
+}
+
+/// A minute of disorder beside an interval of 10 ms: there would be 60,000 buckets of the width
+/// that goes with the interval.
+#[test]
+fn disorder_far_beyond_the_interval_has_room() {
+    let workload = Workload {
+        keys: KeyRule::Uniform(100),
+        rate: 50_000,
+        between: (0, 10),
+        disorder_ms: 60_000,
+        ..Workload::FREE
+    };
+    joined(workload, 800_000, &[LayoutHints::default()]);
+}
+
+/// Long runs over a minute, in buckets much too narrow for them.
+#[test]
+fn buckets_that_are_given_too_narrow_are_made_wider() {
+    let workload = Workload::by_name("w4").expect("there is one");
+    let ms = Duration::from_millis;
+    joined(workload, 500_000, &[width(ms(1)), width(ms(64)), width(ms(256))]);
+}
+
+/// What is given is what there is, where nothing speaks against it: rows stay as long as their
+/// bucket does.
+#[test]
+fn wide_buckets_keep_rows_and_large_chunks_take_memory() {
+    let workload = Workload::by_name("w2").expect("there is one");
+    let chunk = |bytes| LayoutHints { bucket_width: None, chunk_bytes: Some(bytes) };
+    let (narrow, wide) = (width(Duration::from_secs(1)), width(Duration::from_secs(64)));
+    let layouts = [narrow, wide, LayoutHints::default(), chunk(16 << 20)];
+    let peaks = joined(workload, 200_000, &layouts);
+    assert!(peaks[1] > 2 * peaks[0], "{peaks:?}");
+    assert!(peaks[3] > 2 * (16 << 20) && peaks[3] > 2 * peaks[2], "{peaks:?}");
+}
