@@ -24,7 +24,10 @@ impl LayoutHints {
                 spec.bucket_width(i64::try_from(ticks).unwrap_or(i64::MAX).max(1))
             }
         };
-        self.chunk_bytes.map_or(spec, |bytes| spec.chunk_bytes(bytes))
+        match self.chunk_bytes {
+            Some(bytes) => spec.chunk_bytes(bytes),
+            None => spec,
+        }
     }
 }
 
