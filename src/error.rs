@@ -213,6 +213,8 @@ pub enum JoinError {
     },
     /// An event was refused, and nothing was changed.
     Refused(PushError),
+    /// A caller's [`Process`](crate::join::Process) has failed, and says why.
+    Process(String),
     /// The counts of a run do not add up: a fault of the engine, never of the input.
     Unbalanced(String),
 }
@@ -237,6 +239,7 @@ impl fmt::Display for JoinError {
                  the interval, use more cores, or see which watermark stands still"
             ),
             JoinError::Refused(error) => error.fmt(f),
+            JoinError::Process(why) => f.write_str(why),
             JoinError::Unbalanced(what) => {
                 write!(f, "the counts of this run do not add up ({what}); please report this")
             }

@@ -49,6 +49,11 @@ pub trait Operator {
     /// Does some of what the watermarks demand; returns whether more is left.
     fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool;
 
+    /// What has gone wrong in [`work`](Self::work): it stops the shard.
+    fn failure(&self) -> Option<JoinError> {
+        None
+    }
+
     /// No result with a smaller time will follow, once [`work`](Self::work) has returned `false`.
     fn output_watermark(&self) -> i64;
 
@@ -356,6 +361,9 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         if self.work_is_left {
             self.sink_is_dirty = true;
             self.work_is_left = self.join.work(budget, &mut self.sink);
+            if let Some(error) = self.join.failure() {
+                return Err(ShardError::Join(error));
+            }
             if let Some(budget) = &mut self.budget {
                 budget.worked((!self.work_is_left).then_some(self.applied), &mut self.join);
             }

@@ -55,6 +55,14 @@ pub trait Emit {
         self.single(side, event);
     }
 
+    /// A row that a [`Process`](crate::join::Process) puts out on one of its outputs, of which it
+    /// has as many as it likes; 0 is the main one. Unless a sink knows outputs, it comes as a single
+    /// row of the left side.
+    fn output(&mut self, output: usize, event: Event<'_>) {
+        let _ = output;
+        self.single(Side::Left, event);
+    }
+
     /// A late event under `LatePolicy::Output`, `lag` ticks behind what was still on time.
     fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
         let _ = (side, event, lag);

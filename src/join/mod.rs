@@ -2,7 +2,7 @@
 //!
 //! [`JoinSpec`] says what to join. [`IntervalJoin`] is the operator that a shard runs, as-of joins
 //! among its specs, and [`WindowJoin`] that of window joins; [`AnyJoin`] is whichever a spec calls
-//! for. [`Join`] wraps the first for a caller's own loop, and [`oracle`] is the reference that all
+//! for. [`ProcessJoin`] runs a caller's own [`Process`]; [`Rules`] change while a join runs. [`Join`] wraps the first for a caller's own loop, and [`oracle`] is the reference that all
 //! of them are held to.
 
 mod any;
@@ -14,6 +14,8 @@ mod emit;
 mod interval;
 pub mod oracle;
 mod pairing;
+mod process;
+mod rules;
 mod single;
 mod slots;
 mod spec;
@@ -27,6 +29,8 @@ pub use condition::Condition;
 pub use counters::{Counters, SideCounters};
 pub use emit::{Emit, Sink, SinkError};
 pub use interval::IntervalJoin;
+pub use process::{Keyed, Process, ProcessJoin, Timer};
+pub use rules::{Rule, RuleError, Rules};
 pub use single::Join;
 pub use spec::{JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice};
 pub use window::Window;

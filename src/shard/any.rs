@@ -1,9 +1,9 @@
-//! A shard that runs whichever operator its spec calls for.
+//! Shards that run whichever operator a spec calls for, or a caller's own.
 
 use super::Operator;
 use crate::error::JoinError;
 use crate::event::EventBatch;
-use crate::join::{AnyJoin, Counters, Emit};
+use crate::join::{AnyJoin, Counters, Emit, Process, ProcessJoin};
 
 impl Operator for AnyJoin {
     #[inline]
@@ -42,5 +42,39 @@ impl Operator for AnyJoin {
 
     fn trim(&mut self, keep_bytes: u64) {
         AnyJoin::trim(self, keep_bytes);
+    }
+}
+
+impl<P: Process> Operator for ProcessJoin<P> {
+    fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
+        ProcessJoin::on_batch(self, batch, out)
+    }
+
+    fn advance(&mut self, left: i64, right: i64) {
+        ProcessJoin::advance(self, left, right);
+    }
+
+    fn finish(&mut self) {
+        ProcessJoin::finish(self);
+    }
+
+    fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
+        ProcessJoin::work(self, budget, out)
+    }
+
+    fn failure(&self) -> Option<JoinError> {
+        ProcessJoin::failure(self)
+    }
+
+    fn output_watermark(&self) -> i64 {
+        ProcessJoin::output_watermark(self)
+    }
+
+    fn counters(&self) -> &Counters {
+        ProcessJoin::counters(self)
+    }
+
+    fn state_bytes(&self) -> u64 {
+        ProcessJoin::state_bytes(self)
     }
 }

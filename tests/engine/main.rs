@@ -3,5 +3,7 @@
 mod ends;
 mod faults;
 mod joins;
+mod process;
 mod room;
+mod rules;
 mod support;
