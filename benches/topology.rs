@@ -50,6 +50,7 @@ fn measure(name: &str, runtime: RuntimeChoice, most: usize) -> Vec<BenchRow> {
     let plan = BenchPlan {
         workload: Workload::by_name(name).expect("benches name workloads that there are"),
         form: Form::default(),
+        with_condition: false,
         // A size whose pairs are known.
         events_per_side: sized(1_000_000, 4_000),
         seed: SEED_MEASURED,

@@ -48,8 +48,9 @@
 //! | 4 | [`shard`] | one core's state machine: no IO, no clock, no thread |
 //! | 5 | [`runtime`] | what drives it: pinned threads, io_uring executors, a seeded simulation |
 //! | 5 | `source` | bytes to batches, one file a format (feature `cli`) |
-//! | 6 | `sink` | rows of a source to bytes of an output (feature `cli`) |
+//! | 6 | `expr` | conditions and columns as users write them, evaluated on rows (feature `cli`) |
 //! | 6 | [`engine`] | spec, sources and sinks to a running engine |
+//! | 7 | `sink` | rows of a source to bytes of an output (feature `cli`) |
 //! | 7 | [`workload`] | reproducible events, the roofline kernel, measuring |
 //! | 8 | `cli` | what the user typed to what it resolves to (feature `cli`) |
 //!
@@ -88,6 +89,8 @@ pub mod exchange;
 
 pub mod shard;
 
+#[cfg(feature = "cli")]
+pub mod expr;
 pub mod runtime;
 #[cfg(feature = "cli")]
 pub mod sink;

@@ -11,7 +11,7 @@ use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 use intervale::state::Simd;
 use intervale::workload::{
     Direction, EngineSetup, Events, Form, KeyRule, Outcome, SingleJoin, StepClock, Watermarks,
-    Workload, drive, offline, run_engine,
+    Workload, drive, half_of_pairs, offline, run_engine,
 };
 
 const KINDS: [JoinKind; 6] = [
@@ -96,11 +96,27 @@ fn by_engine(events: &Arc<Events>, spec: &JoinSpec, form: Form, cores: usize) ->
 
 /// Compares everything; returns what was found.
 fn compare(form: Form, kind: JoinKind, seed: u64) -> Result<(Outcome, u64), SpecError> {
+    let all = compare_with(form, kind, seed, false)?;
+    let half = compare_with(form, kind, seed, true)?;
+    assert!(kind == JoinKind::Inner || half != all, "{form:?} {kind:?}: a condition changes it");
+    assert!(half.0.pairs <= all.0.pairs, "{form:?} {kind:?}");
+    Ok(all)
+}
+
+fn compare_with(
+    form: Form,
+    kind: JoinKind,
+    seed: u64,
+    with_condition: bool,
+) -> Result<(Outcome, u64), SpecError> {
     let workload = form.workload(workload());
-    let spec = form.spec(&workload, kind)?;
+    let mut spec = form.spec(&workload, kind)?;
+    if with_condition {
+        spec = spec.with_condition(half_of_pairs());
+    }
     let events = Arc::new(Events::new(workload, seed, 400));
     let expected = by_oracle(&events, &spec);
-    let about = format!("{form:?} {kind:?}");
+    let about = format!("{form:?} {kind:?} {with_condition}");
     let offline = offline(&events, &spec);
     assert_eq!(offline.outcome, expected.0, "{about}, offline");
     if let Some(singles) = offline.singles {

@@ -6,9 +6,10 @@ use std::ops::Range;
 use memchr::memchr3;
 
 use crate::event::Side;
-use crate::sink::Columns;
-use crate::sink::LeftOut;
+use crate::expr::{Row, Rows, Selection};
+use crate::sink::chosen::Chosen;
 use crate::sink::json::{Members, push_string, string_text};
+use crate::sink::{Columns, LeftOut};
 use crate::source::{RowFormat, fields};
 
 /// One side's rows: how they stand in its files, and which columns they have there.
@@ -34,6 +35,7 @@ pub struct Encoder {
     sides: Vec<SideEncoder>,
     /// `"side":` and `"lag_ms":` of late rows in JSON.
     late_labels: [Vec<u8>; 2],
+    chosen: Option<Chosen>,
 }
 
 /// What one core needs to encode rows; kept between them.
@@ -62,6 +64,14 @@ impl Encoder {
         let columns = Columns::new(&left.columns, &right.columns);
         let sides = if left_only { vec![left] } else { vec![left, right] };
         Encoder::new(to, &sides, &columns, &[])
+    }
+
+    /// For pairs, padded and single rows of columns that were chosen.
+    pub fn chosen(to: RowFormat, selection: Selection) -> Encoder {
+        let chosen = Chosen::new(selection, to);
+        let header = chosen.header();
+        let (sides, late_labels) = (Vec::new(), Default::default());
+        Encoder { to, header, sides, late_labels, chosen: Some(chosen) }
     }
 
     /// For late rows of either side: the side, how late it was (in ticks of `unit`), the row.
@@ -97,6 +107,7 @@ impl Encoder {
                 .map(|((rows, names), side)| SideEncoder::new(to, rows, names, side))
                 .collect(),
             late_labels: [label(0), label(1)],
+            chosen: None,
         }
     }
 
@@ -105,26 +116,18 @@ impl Encoder {
         &self.header
     }
 
-    /// Appends a pair.
-    pub(super) fn push_pair(
-        &self,
-        out: &mut Vec<u8>,
-        left: &[u8],
-        right: &[u8],
-        scratch: &mut Scratch,
-    ) {
-        self.push_row(out, [Some(left), Some(right)], scratch);
-    }
-
-    /// Appends a row of one side, padded where the output has both.
-    pub(super) fn push_single(
-        &self,
-        out: &mut Vec<u8>,
-        side: Side,
-        row: &[u8],
-        scratch: &mut Scratch,
-    ) {
-        self.push_row(out, one_side(side, row), scratch);
+    /// Appends a pair, or a row of one side, padded where the output has both.
+    pub(super) fn push(&self, out: &mut Vec<u8>, rows: &Rows<'_>, scratch: &mut Scratch) {
+        if let Some(chosen) = &self.chosen {
+            return chosen.push(out, rows);
+        }
+        let rows = rows.sides.map(|row| row.map(|row: Row<'_>| row.bytes));
+        match self.to {
+            RowFormat::Delimited { delimiter } => {
+                self.push_delimited(out, rows, delimiter, scratch);
+            }
+            RowFormat::JsonLines => self.push_json(out, rows),
+        }
     }
 
     /// Appends a late row.
@@ -155,15 +158,6 @@ impl Encoder {
                 self.sides[side.index()].push_members(out, row, None);
                 out.extend_from_slice(b"}\n");
             }
-        }
-    }
-
-    fn push_row(&self, out: &mut Vec<u8>, rows: [Option<&[u8]>; 2], scratch: &mut Scratch) {
-        match self.to {
-            RowFormat::Delimited { delimiter } => {
-                self.push_delimited(out, rows, delimiter, scratch)
-            }
-            RowFormat::JsonLines => self.push_json(out, rows),
         }
     }
 
@@ -330,7 +324,7 @@ fn push_comma(out: &mut Vec<u8>) {
     }
 }
 
-fn json_label(name: &str) -> Vec<u8> {
+pub(super) fn json_label(name: &str) -> Vec<u8> {
     let mut label = Vec::new();
     push_string(&mut label, name.as_bytes());
     label.push(b':');
@@ -371,15 +365,22 @@ mod tests {
     }
 
     fn pair(encoder: &Encoder, left: &str, right: &str) -> String {
+        pushed(encoder, [Some(left), Some(right)], &mut Scratch::default())
+    }
+
+    fn pushed(encoder: &Encoder, rows: [Option<&str>; 2], scratch: &mut Scratch) -> String {
         let mut out = Vec::new();
-        encoder.push_pair(&mut out, left.as_bytes(), right.as_bytes(), &mut Scratch::default());
+        let sides = rows.map(|row| row.map(|row| Row { bytes: row.as_bytes(), ts: 0 }));
+        encoder.push(&mut out, &Rows { sides }, scratch);
         String::from_utf8(out).unwrap()
     }
 
     fn single(encoder: &Encoder, of: Side, row: &str) -> String {
-        let mut out = Vec::new();
-        encoder.push_single(&mut out, of, row.as_bytes(), &mut Scratch::default());
-        String::from_utf8(out).unwrap()
+        let rows = match of {
+            Side::Left => [Some(row), None],
+            Side::Right => [None, Some(row)],
+        };
+        pushed(encoder, rows, &mut Scratch::default())
     }
 
     #[test]
@@ -426,7 +427,7 @@ mod tests {
         );
         let encoder = Encoder::pairs(RowFormat::CSV, &json("a"), &json("b"), false);
         let mut scratch = Scratch::default();
-        encoder.push_pair(&mut Vec::new(), b"{\"x\":1}", b"{\"y\":1,\"b\":2}", &mut scratch);
+        pushed(&encoder, [Some("{\"x\":1}"), Some("{\"y\":1,\"b\":2}")], &mut scratch);
         let fields: Vec<_> = scratch.left_out.fields().collect();
         assert_eq!(fields, [(Side::Left, "x".into(), 1), (Side::Right, "y".into(), 1)]);
     }

@@ -2,6 +2,7 @@
 //! written to one [`Output`] that all cores share.
 
 mod bad;
+mod chosen;
 mod columns;
 mod encode;
 mod json;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::event::{Event, Key, Side};
+use crate::expr::{Row, Rows};
 use crate::join::{Emit, Sink, SinkError};
 use crate::sink::encode::{Encoder, Scratch};
 use crate::sink::sorter::{NO_POSITION, Place, Slices, Sorter};
@@ -147,13 +148,12 @@ impl RowSink {
         }
         let (left_position, left_row) = self.split(left);
         let (right_position, right_row) = self.split(right);
-        let (out, scratch) = (&mut self.block.bytes, &mut self.scratch);
-        match (left_row, right_row) {
-            (Some(left), Some(right)) => self.shared.encoder.push_pair(out, left, right, scratch),
-            (Some(row), None) => self.shared.encoder.push_single(out, Side::Left, row, scratch),
-            (None, Some(row)) => self.shared.encoder.push_single(out, Side::Right, row, scratch),
-            (None, None) => return,
-        }
+        let out = &mut self.block.bytes;
+        let row = |event: Option<Event<'_>>, bytes| {
+            event.zip(bytes).map(|(event, bytes)| Row { bytes, ts: event.ts })
+        };
+        let rows = Rows { sides: [row(left, left_row), row(right, right_row)] };
+        self.shared.encoder.push(out, &rows, &mut self.scratch);
         if self.shared.sorter.is_some() {
             let of = |event: Option<Event<'_>>| event.map_or(i64::MIN, |event| event.ts);
             let time = ts.unwrap_or_else(|| of(left).max(of(right)));

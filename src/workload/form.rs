@@ -1,7 +1,8 @@
 //! What a measured join does with its matches: all of them, one, or by windows.
 
 use crate::error::SpecError;
-use crate::join::{Asof, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Window};
+use crate::event::Event;
+use crate::join::{Asof, Condition, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Window};
 use crate::limits::Limits;
 use crate::workload::{LayoutHints, Workload};
 
@@ -41,6 +42,13 @@ impl Direction {
             Direction::Nearest => "nearest",
         }
     }
+}
+
+/// The condition that measured joins may have: it holds of about half of all pairs, those whose ids
+/// are both even or both odd, and costs as little as one can.
+pub fn half_of_pairs() -> Condition {
+    let is_odd = |event: &Event<'_>| event.row.first().is_some_and(|byte| byte & 1 == 1);
+    Condition::new(move |left, right| is_odd(left) == is_odd(right))
 }
 
 impl Default for Form {

@@ -26,7 +26,7 @@ pub use cpu_clock::CpuClock;
 pub use drive::{Stepped, drive};
 pub use engine_run::{EngineRun, EngineSetup, run_engine};
 pub use events::{Events, SideEvents, Steps, Watermarks};
-pub use form::{Direction, Form};
+pub use form::{Direction, Form, half_of_pairs};
 pub use generate::{Arrivals, WorkloadEvent};
 pub use layout::LayoutHints;
 pub use measure::{MAD_TO_SIGMA, Measured, StateSize, StepClock, StepTimes, median};

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use crate::event::Side;
-use crate::join::{JoinKind, JoinSpec, MatchChoice, Window};
+use crate::event::{Event, Key, Side};
+use crate::join::{Condition, JoinKind, JoinSpec, MatchChoice, Window};
 use crate::workload::{Events, Outcome};
 
 /// A row of one key.
@@ -35,7 +35,7 @@ pub fn sort_merge(events: &Events) -> Outcome {
 /// 32 bytes a match of the key that has the most.
 pub fn offline(events: &Events, spec: &JoinSpec) -> OfflineJoin {
     let [left, right] = Side::BOTH.map(|side| sorted(events, side));
-    let mut found = Found::default();
+    let mut found = Found { condition: spec.condition().cloned(), ..Found::default() };
     let mut next_right = 0;
     for left in left.chunk_by(|a, b| a.0 == b.0) {
         let key = left[0].0;
@@ -75,6 +75,8 @@ fn sorted(events: &Events, side: Side) -> Vec<(u64, Row)> {
 
 #[derive(Default)]
 struct Found {
+    /// Sees rows that are their ids.
+    condition: Option<Condition>,
     outcome: Outcome,
     /// Rows with a match; by [`Side::index`].
     matched: [u64; 2],
@@ -83,6 +85,29 @@ struct Found {
 impl Found {
     fn pair(&mut self, left: &Row, right: &Row) {
         self.outcome.add(u64::from(left.id), u64::from(right.id));
+    }
+
+    fn pair_if(&mut self, left: &Row, right: &Row) {
+        if self.holds(left, right) {
+            self.pair(left, right);
+        }
+    }
+
+    fn holds(&self, left: &Row, right: &Row) -> bool {
+        self.condition.as_ref().is_none_or(|condition| {
+            let (left_row, right_row) = (left.bytes(), right.bytes());
+            condition.holds(
+                &Event { key: Key::Null, ts: left.ts, row: &left_row },
+                &Event { key: Key::Null, ts: right.ts, row: &right_row },
+            )
+        })
+    }
+}
+
+impl Row {
+    /// The row as joins see it.
+    fn bytes(&self) -> [u8; 8] {
+        u64::from(self.id).to_le_bytes()
     }
 }
 
@@ -118,6 +143,9 @@ fn matches<'a>(
 
 /// All matches, or one for each left row.
 fn within(left: &[Row], right: &[Row], spec: &JoinSpec, found: &mut Found) {
+    if found.condition.is_some() {
+        return within_if(left, right, spec, found);
+    }
     // Right rows before this have been counted if they match.
     let mut counted_to = 0;
     for (index, range) in matches(left, right, spec) {
@@ -126,17 +154,37 @@ fn within(left: &[Row], right: &[Row], spec: &JoinSpec, found: &mut Found) {
         found.matched[Side::Right.index()] +=
             range.end.saturating_sub(range.start.max(counted_to)) as u64;
         counted_to = counted_to.max(range.end);
-        let chosen = match spec.choice() {
-            MatchChoice::First => partners.first(),
-            MatchChoice::Last => partners.last(),
-            MatchChoice::Nearest => partners.iter().min_by_key(|r| (r.ts.abs_diff(row.ts), r.ts)),
-            MatchChoice::All | MatchChoice::OneToOne => {
-                partners.iter().for_each(|partner| found.pair(row, partner));
-                None
-            }
-        };
-        chosen.into_iter().for_each(|partner| found.pair(row, partner));
+        choose(row, partners, spec.choice(), found);
     }
+}
+
+/// The same where a condition says which of them match.
+fn within_if(left: &[Row], right: &[Row], spec: &JoinSpec, found: &mut Found) {
+    let mut has_match = vec![false; right.len()];
+    for (index, range) in matches(left, right, spec) {
+        let row = &left[index];
+        let places: Vec<usize> = range.filter(|&r| found.holds(row, &right[r])).collect();
+        let partners: Vec<Row> = places.iter().map(|&r| right[r]).collect();
+        places.into_iter().for_each(|r| has_match[r] = true);
+        found.matched[Side::Left.index()] += u64::from(!partners.is_empty());
+        choose(row, &partners, spec.choice(), found);
+    }
+    let matched = has_match.into_iter().filter(|&matched| matched).count();
+    found.matched[Side::Right.index()] += matched as u64;
+}
+
+/// The pairs of a left row with the partners that count.
+fn choose(row: &Row, partners: &[Row], choice: MatchChoice, found: &mut Found) {
+    let chosen = match choice {
+        MatchChoice::First => partners.first(),
+        MatchChoice::Last => partners.last(),
+        MatchChoice::Nearest => partners.iter().min_by_key(|r| (r.ts.abs_diff(row.ts), r.ts)),
+        MatchChoice::All | MatchChoice::OneToOne => {
+            partners.iter().for_each(|partner| found.pair(row, partner));
+            None
+        }
+    };
+    chosen.into_iter().for_each(|partner| found.pair(row, partner));
 }
 
 /// Matches in the order of the later row's time, then of the other one's arrival, each taken if
@@ -153,7 +201,7 @@ fn one_to_one(left: &[Row], right: &[Row], spec: &JoinSpec, found: &mut Found) {
     candidates.sort_unstable();
     let mut taken = [vec![false; left.len()], vec![false; right.len()]];
     for (_, _, l, r) in candidates {
-        if !taken[0][l] && !taken[1][r] {
+        if !taken[0][l] && !taken[1][r] && found.holds(&left[l], &right[r]) {
             (taken[0][l], taken[1][r]) = (true, true);
             found.matched = found.matched.map(|count| count + 1);
             found.pair(&left[l], &right[r]);
@@ -171,7 +219,7 @@ fn hopping(left: &[Row], right: &[Row], grid: (i64, i64, i64), found: &mut Found
             // Windows that start after the later row's time less the size, up to the earlier's.
             let starts_to = |ts: i64| (ts - offset).div_euclid(slide);
             let windows = starts_to(l.ts.min(r.ts)) - starts_to(l.ts.max(r.ts) - size);
-            (0..windows).for_each(|_| found.pair(l, r));
+            (0..windows).for_each(|_| found.pair_if(l, r));
         }
     }
 }
@@ -192,7 +240,7 @@ fn sessions(left: &[Row], right: &[Row], gap: i64, found: &mut Found) {
             }
         }
         for a in &left[..l] {
-            right[..r].iter().for_each(|b| found.pair(a, b));
+            right[..r].iter().for_each(|b| found.pair_if(a, b));
         }
         (left, right) = (&left[l..], &right[r..]);
     }

@@ -48,8 +48,8 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
         }
     }
     assert_eq!(
-        count, 17,
-        "three of join and tune, four of load, one of verify and calibrate, two of doctor, three more"
+        count, 18,
+        "four of join and load, three of tune, one of verify and calibrate, two of doctor, three more"
     );
 }
 

@@ -7,6 +7,7 @@ mod bench;
 mod calibrate;
 mod choice;
 mod doctor;
+mod expressions;
 mod generate;
 mod help;
 mod input;

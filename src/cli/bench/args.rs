@@ -110,6 +110,16 @@ pub struct Args {
     /// Window joins: tumble:5s, hop:10s,1s, session:30s; repeat for several
     #[arg(long, value_name = "WINDOW")]
     window: Vec<String>,
+    /// What must hold of a pair beside key and time: nothing, or a cheap condition that half of all
+    /// pairs meet, to see what asking costs
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH,...",
+        value_delimiter = ',',
+        default_value = "none"
+    )]
+    condition: Vec<ConditionChoice>,
     /// The interval, instead of the workload's own
     #[arg(
         long,
@@ -168,6 +178,14 @@ enum Api {
     None,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ConditionChoice {
+    /// All matches are pairs
+    None,
+    /// Those whose ids are both even or both odd
+    Half,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Peer {
     /// A hash map of queues a side, event by event; on several cores a thread and a channel each
@@ -204,6 +222,7 @@ pub(super) struct Config {
 struct RunShape {
     kind: JoinKind,
     batch: usize,
+    with_condition: bool,
     bucket_width: BucketWidth,
     chunk: ChunkSize,
 }
@@ -229,6 +248,7 @@ impl Args {
                     let plan = BenchPlan {
                         workload,
                         form,
+                        with_condition: run.with_condition,
                         events_per_side,
                         seed: self.seed,
                         subjects: subjects.clone(),
@@ -247,7 +267,8 @@ impl Args {
                         },
                     };
                     self.check_plan(&plan)?;
-                    let (bucket_width, form) = (run.bucket_width, name.clone());
+                    let suffix = if run.with_condition { "-if" } else { "" };
+                    let (bucket_width, form) = (run.bucket_width, format!("{name}{suffix}"));
                     configs.push(Config { plan, bucket_width, form });
                 }
             }
@@ -263,7 +284,16 @@ impl Args {
                 for &bucket_width in &self.bucket_width {
                     for &chunk in &self.chunk {
                         let (kind, batch) = (kind.into(), usize::from(batch));
-                        shapes.push(RunShape { kind, batch, bucket_width, chunk });
+                        for &condition in &self.condition {
+                            let with_condition = condition == ConditionChoice::Half;
+                            shapes.push(RunShape {
+                                kind,
+                                batch,
+                                with_condition,
+                                bucket_width,
+                                chunk,
+                            });
+                        }
                     }
                 }
             }
@@ -391,10 +421,12 @@ impl Args {
     /// Refuses what could not be measured, before anything is.
     fn check_plan(&self, plan: &BenchPlan) -> Result<(), Failure> {
         let (kind, name) = (plan.kind, plan.workload.name);
-        if !self.peer.is_empty() && (kind != JoinKind::Inner || plan.form != Form::default()) {
+        let is_plain =
+            kind == JoinKind::Inner && plan.form == Form::default() && !plan.with_condition;
+        if !self.peer.is_empty() && !is_plain {
             return Err(Failure::usage(
                 "--peer: the naive peer knows inner joins of all pairs in an interval only; leave \
-                 it out, or --type, --match, --asof and --window",
+                 it out, or --type, --match, --asof, --window and --condition",
             ));
         }
         let options = match plan.form {

@@ -54,6 +54,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         time: &args.time,
         on: &args.on,
         between: None,
+        condition: Default::default(),
         bad_rows: args.bad_rows,
     })?;
     let measured = Measured::new(&tables);

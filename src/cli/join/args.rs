@@ -20,6 +20,12 @@ Orders and payments of the same 5 minutes:
   intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
       --on order_id --left-time ts --right-time ts --window tumble:5m
 
+Only orders that were paid in full, with how long that took:
+  intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
+      --on order_id --left-time ts --right-time ts --between -5m..5m --out-of-orderness 5s \\
+      --where \"pay_amount >= amount AND status = 'SUCCESS'\" \\
+      --select \"order_id, amount, ts_right - ts AS took\"
+
 Durations: 250ms, 5s, -20m, 1h30m, 2d, 0; units w d h m s ms us ns. A day is 24 hours.
 Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C, 143 by SIGTERM.
 Stopped, it ends with complete rows and a report; a file that was to be replaced stays, and the rows
@@ -34,6 +40,8 @@ pub struct Args {
     pub(super) input: InputArgs,
     #[command(flatten)]
     pub(super) matching: MatchArgs,
+    #[command(flatten)]
+    pub(super) condition: ConditionArgs,
     #[command(flatten)]
     pub(super) time: TimeArgs,
     #[command(flatten)]
@@ -124,6 +132,25 @@ pub(super) struct MatchArgs {
     pub(super) choice: Match,
 }
 
+/// What must hold of a pair beside key and time.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Condition")]
+pub(in crate::cli) struct ConditionArgs {
+    /// A condition on the pair, as in SQL: "amount = amount_right AND status <> 'REFUSED'". Columns
+    /// by their output names, or left.NAME and right.NAME; a pair exists only if it holds, so rows
+    /// of which none does are unmatched. Empty cells are null. See the README for the language
+    #[arg(long = "where", value_name = "EXPR", allow_hyphen_values = true)]
+    pub(super) condition: Option<String>,
+    /// Types of left columns in --where and --select: bool, int, float, text, time or duration
+    /// [default: of CSV by the first 1000 rows of each file, of JSON Lines by each value; the
+    /// column of --left-time is a time]
+    #[arg(long, value_name = "COL:TYPE,...", value_delimiter = ',')]
+    pub(super) left_types: Vec<String>,
+    /// The same for the right side
+    #[arg(long, value_name = "COL:TYPE,...", value_delimiter = ',')]
+    pub(super) right_types: Vec<String>,
+}
+
 /// What time it is.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Time")]
@@ -202,6 +229,10 @@ pub(super) struct OutputArgs {
     /// Format of the output, and of late and bad rows [default: by file ending, csv otherwise]
     #[arg(long, value_name = "FORMAT")]
     pub(super) output_format: Option<Format>,
+    /// Columns of the output: names, left.*, right.*, expressions as of --where with AS and a name:
+    /// "order_id, amount - amount_right AS rest" [default: all left ones, then all right ones]
+    #[arg(long, value_name = "COLS", allow_hyphen_values = true)]
+    pub(super) select: Option<String>,
     /// Add to the output files instead of replacing them
     #[arg(long)]
     pub(super) append: bool,

@@ -2,6 +2,7 @@
 //! closing report.
 
 mod args;
+mod expressions;
 mod feeds;
 mod left_out;
 mod matching;
@@ -16,7 +17,7 @@ mod size;
 mod window;
 
 pub use args::Args;
-pub(in crate::cli) use args::{AsofChoice, BadRows, InputArgs, TimeArgs};
+pub(in crate::cli) use args::{AsofChoice, BadRows, ConditionArgs, InputArgs, TimeArgs};
 pub(in crate::cli) use offline::{Ask, Row, Table, Tables, read};
 
 pub(in crate::cli) use size::{memory_bytes, parse_size, show_size};

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use clap::FromArgMatches;
 
 use crate::cli::Failure;
-use crate::cli::join::args::{Args, BadRows, InputArgs, TimeArgs};
+use crate::cli::join::args::{Args, BadRows, ConditionArgs, InputArgs, TimeArgs};
+use crate::cli::join::expressions::Expressions;
 use crate::cli::join::matching::Matching;
 use crate::cli::join::open::{InputSide, open};
 use crate::cli::join::plan::{Plan, SidePlan};
 use crate::cli::join::run::ticks;
 use crate::event::{EventBatch, Key, KeyHasher, KeyKind, Side};
+use crate::expr::Filter;
 use crate::source::{
     BadRow, Block, BlockParser, Chunk, Cursor, ParseOptions, RowFormat, RowSchema,
 };
@@ -24,6 +26,7 @@ pub(in crate::cli) struct Ask<'a> {
     pub(in crate::cli) on: &'a [String],
     /// `None` where no interval is asked for.
     pub(in crate::cli) between: Option<&'a str>,
+    pub(in crate::cli) condition: ConditionArgs,
     pub(in crate::cli) bad_rows: BadRows,
 }
 
@@ -33,6 +36,7 @@ pub(in crate::cli) struct Tables {
     pub(in crate::cli) sides: [Table; 2],
     pub(in crate::cli) unit: TimeUnit,
     pub(in crate::cli) interval: Interval,
+    pub(in crate::cli) expressions: Expressions,
     pub(in crate::cli) allowed_lateness: i64,
 }
 
@@ -41,6 +45,16 @@ impl Tables {
     pub(in crate::cli) fn lag(&self, side: Side, row: &Row) -> i64 {
         let allowed = self.sides[side.index()].disorder.saturating_add(self.allowed_lateness);
         row.behind.saturating_sub(allowed)
+    }
+
+    /// Whether the condition holds of two rows, if there is one.
+    pub(in crate::cli) fn holds(&self, left: &Row, right: &Row) -> bool {
+        let of = |side: Side, row: &Row| crate::expr::Row {
+            bytes: self.sides[side.index()].text(row),
+            ts: row.ts,
+        };
+        let holds = |filter: &Filter| filter.holds(of(Side::Left, left), of(Side::Right, right));
+        self.expressions.filter.as_ref().is_none_or(holds)
     }
 
     /// Rows of a side that were late by the watermark of their own file.
@@ -128,7 +142,8 @@ impl Table {
 /// As `intervale join` would fail on them.
 pub(in crate::cli) fn read(ask: &Ask<'_>) -> Result<Tables, Failure> {
     let plan = Plan::resolve(&join_args(ask)?)?;
-    let inputs = open(&plan)?;
+    let mut inputs = open(&plan)?;
+    let expressions = Expressions::new(&plan, &mut inputs)?;
     let unit = inputs.unit;
     let between = |error: &dyn std::fmt::Display| Failure::usage(format!("--between: {error}"));
     let Matching::Between { interval, .. } = plan.matching else {
@@ -141,6 +156,7 @@ pub(in crate::cli) fn read(ask: &Ask<'_>) -> Result<Tables, Failure> {
         sides: [table(Side::Left, left, &plan, unit)?, table(Side::Right, right, &plan, unit)?],
         unit,
         interval,
+        expressions,
         allowed_lateness: ticks("--allowed-lateness", plan.allowed_lateness, unit)?,
     })
 }
@@ -158,6 +174,7 @@ fn join_args(ask: &Ask<'_>) -> Result<Args, Failure> {
     args.input = ask.input.clone();
     args.time = ask.time.clone();
     args.matching.on = ask.on.to_vec();
+    args.condition = ask.condition.clone();
     if let Some(between) = ask.between {
         args.matching.between = Some(between.to_owned());
     }

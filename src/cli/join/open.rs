@@ -19,7 +19,7 @@ use crate::source::{BlockReader, ReadAhead, ReadOptions, RowFormat, RowSchema, S
 use crate::time::text::{TimeFormat, TimeUnit};
 
 /// Rows of a file that are looked at to find the unit of the run and the fields of JSON.
-const SAMPLE_ROWS: usize = 1000;
+pub(super) const SAMPLE_ROWS: usize = 1000;
 
 /// Bounds of what is read ahead of a stream while others are waited for.
 const READ_AHEAD_BYTES_MIN: usize = 1 << 20;
@@ -259,7 +259,7 @@ fn read_fields(file: &mut InputFile, known: &mut Vec<String>) -> Result<usize, F
     Ok(row_count)
 }
 
-fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Failure {
+pub(super) fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::failed(format!("{name}: {error}"))
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::cli::Failure;
 use crate::cli::console::check_stdout;
+use crate::cli::join::expressions::Expressions;
 use crate::cli::join::open::Inputs;
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::Plan;
@@ -43,12 +44,17 @@ impl Outputs {
     pub(super) fn open(
         plan: &Plan,
         inputs: &Inputs,
+        expressions: &Expressions,
         cores: usize,
         hold_back: i64,
     ) -> Result<Outputs, Failure> {
         let [left, right] = Side::BOTH.map(|side| inputs.sides[side.index()].rows());
         let left_only = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti);
-        let encoder = Encoder::pairs(plan.output.format.rows(), &left, &right, left_only);
+        let format = plan.output.format.rows();
+        let encoder = match expressions.selection.clone() {
+            Some(selection) => Encoder::chosen(format, selection),
+            None => Encoder::pairs(format, &left, &right, left_only),
+        };
         let late = plan.output.late.as_ref().map(|(path, format)| {
             (path, Encoder::late(format.rows(), &left, &right, inputs.unit.name()))
         });

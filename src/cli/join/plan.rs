@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cli::Failure;
 use crate::cli::choices::Format;
 use crate::cli::join::args::{Args, BadRows, LateChoice, OnFull, Stats, Unit, When};
+use crate::cli::join::expressions::ExpressionPlan;
 use crate::cli::join::matching::Matching;
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::size::{memory_bytes, parse_size};
@@ -23,6 +24,7 @@ pub(super) struct Plan {
     /// By [`Side::index`].
     pub(super) sides: [SidePlan; 2],
     pub(super) matching: Matching,
+    pub(super) expressions: ExpressionPlan,
     pub(super) kind: JoinKind,
     pub(super) zone: Zone,
     /// The tick of the run, if it was given.
@@ -90,6 +92,7 @@ impl Plan {
         let plan = Plan {
             sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
             matching: Matching::resolve(&args.matching)?,
+            expressions: ExpressionPlan::resolve(&args.condition, &args.output)?,
             kind: args.matching.kind.into(),
             zone: option("--timezone", Zone::parse(&args.time.timezone))?,
             unit: args.time.time_unit.map(|unit| match unit {

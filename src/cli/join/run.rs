@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::cli::join::args::Stats;
 use crate::cli::join::args::When;
+use crate::cli::join::expressions::Expressions;
 use crate::cli::join::feeds::{self, Feeds, SourceTimes};
 use crate::cli::join::left_out;
 use crate::cli::join::open::open;
@@ -31,10 +32,14 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// As [`super::run`].
 pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
-    let inputs = open(plan)?;
+    let mut inputs = open(plan)?;
+    let expressions = Expressions::new(plan, &mut inputs)?;
     let unit = inputs.unit;
     let limits = Limits { state_bytes_max: Some(plan.machine.state_bytes_max) };
-    let spec = join_spec(plan, unit, &limits)?;
+    let mut spec = join_spec(plan, unit, &limits)?;
+    if let Some(condition) = expressions.condition(plan.machine.deterministic) {
+        spec = spec.with_condition(condition);
+    }
     let times = SourceTimes::new(plan, unit)?;
     let drift = max_drift(plan, &spec, unit);
     let mut builder = Engine::builder(spec.clone())
@@ -51,7 +56,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     }
     let cores =
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
-    let outputs = Outputs::open(plan, &inputs, cores, spec.output_hold_back())?;
+    let outputs = Outputs::open(plan, &inputs, &expressions, cores, spec.output_hold_back())?;
     // From here on there is something to put in order.
     os::catch_interrupts();
     let (builder, feeds) = feeds::add(
@@ -77,6 +82,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let signal = watch(&engine, plan, &feeds, unit);
     let finished = if signal.is_some() { engine.shutdown() } else { engine.finish() };
     let finished = finished.map_err(|error| explain(error, plan, unit))?;
+    expressions.warn(Console::stderr());
     conclude(plan, unit, finished, signal, &outputs, &feeds)
 }
 

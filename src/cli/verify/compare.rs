@@ -162,7 +162,9 @@ fn offline_pairs(tables: &Tables, left: &Contents, right: &Contents) -> Vec<Pair
             let other = &right_table.rows[**r];
             right_table.key(other) == key && other.ts <= to
         };
-        pairs.extend(rights[first..].iter().take_while(in_reach).map(|&r| Pair {
+        let near = rights[first..].iter().take_while(in_reach);
+        let found = near.filter(|&&r| tables.holds(row, &right_table.rows[r]));
+        pairs.extend(found.map(|&r| Pair {
             contents: [left.of_row[l], right.of_row[r]],
             place: (l as u64, r as u64),
         }));
@@ -228,6 +230,8 @@ impl Words<'_> {
             "null key: a row without a key matches nothing".to_owned()
         } else if tables[0].key(left) != tables[1].key(right) {
             "the keys differ".to_owned()
+        } else if self.tables.interval.contains(left.ts, right.ts) {
+            "--where does not hold of the two".to_owned()
         } else {
             let delta = right.ts.saturating_sub(left.ts);
             let sign = if delta < 0 { "" } else { "+" };

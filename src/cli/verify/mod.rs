@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::cli::choices::Format;
-use crate::cli::join::{Ask, BadRows, InputArgs, Tables, TimeArgs, read};
+use crate::cli::join::{Ask, BadRows, ConditionArgs, InputArgs, Tables, TimeArgs, read};
 use crate::cli::text::show_count;
 use crate::cli::{Console, Failure, out, out_line};
 use crate::event::Side;
@@ -62,6 +62,8 @@ pub struct Args {
     #[arg(long, value_name = "POLICY", default_value = "fail")]
     bad_rows: BadRows,
     #[command(flatten)]
+    condition: ConditionArgs,
+    #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
     time: TimeArgs,
@@ -84,6 +86,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         time: &args.time,
         on: &args.on,
         between: Some(&args.between),
+        condition: args.condition.clone(),
         bad_rows: args.bad_rows,
     })?;
     let used = file.used(&tables.sides)?;
@@ -94,6 +97,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let comparison = compare(&tables, &used, &mut file)?;
+    tables.expressions.warn(Console::stderr());
     let figures = Figures::new(&tables, &comparison, report.as_ref());
     if args.json {
         out_line(&figures.json(&tables, &comparison).to_string())?;

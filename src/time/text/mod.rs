@@ -8,6 +8,7 @@
 //! ([`TimeUnit`] is ordered: `max`). Nothing is rounded afterwards: a duration or a time that
 //! the unit cannot hold is an error that says so.
 
+mod calendar;
 mod civil;
 mod duration;
 mod format;
@@ -15,6 +16,7 @@ mod interval;
 mod parser;
 mod unit;
 
+pub use calendar::{CalendarPart, format_pattern};
 pub use duration::{DurationError, TimeSpan};
 pub use format::{FormatError, TimeFormat, Zone, ZoneError};
 pub use interval::{IntervalText, IntervalTextError, SpanBound};

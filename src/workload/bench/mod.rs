@@ -11,7 +11,7 @@ use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::{
     EngineSetup, Events, Form, LayoutHints, Measured, NaiveJoin, OfflineJoin, SEED_WARM_UP,
-    SingleJoin, StepClock, Workload, drive, offline, run_engine, run_naive, truth,
+    SingleJoin, StepClock, Workload, drive, half_of_pairs, offline, run_engine, run_naive, truth,
 };
 
 pub use error::BenchError;
@@ -63,6 +63,8 @@ pub struct BenchPlan {
     pub workload: Workload,
     /// What counts of what matches.
     pub form: Form,
+    /// Whether pairs have a condition: [`half_of_pairs`].
+    pub with_condition: bool,
     /// Events of each side.
     pub events_per_side: u32,
     /// What the events are made from.
@@ -96,7 +98,10 @@ impl BenchPlan {
     pub fn run(&self, note: &mut dyn FnMut(&str)) -> Result<Vec<BenchRow>, BenchError> {
         note("warm-up");
         let workload = self.form.workload(self.workload);
-        let spec = self.form.spec_laid_out(&workload, self.kind, self.layout)?;
+        let mut spec = self.form.spec_laid_out(&workload, self.kind, self.layout)?;
+        if self.with_condition {
+            spec = spec.with_condition(half_of_pairs());
+        }
         let warm_up_events = self.events_per_side.min(WARM_UP_EVENTS_MAX);
         let events = Arc::new(Events::new(workload, SEED_WARM_UP, warm_up_events));
         let mut runs: Vec<Runs> = self.subjects.iter().cloned().map(Runs::new).collect();
@@ -127,7 +132,8 @@ impl BenchPlan {
         spec: &JoinSpec,
         events: &Arc<Events>,
     ) -> Result<Once, BenchError> {
-        let is_plain = self.kind == JoinKind::Inner && self.form == Form::default();
+        let is_plain =
+            self.kind == JoinKind::Inner && self.form == Form::default() && !self.with_condition;
         let (measured, cores) = match *subject {
             Subject::Engine(ref setup) => {
                 let in_order = self.form.needs_order();
@@ -162,7 +168,8 @@ impl BenchPlan {
         events: &Events,
         note: &mut dyn FnMut(&str),
     ) -> Option<Expected> {
-        if self.form == Form::default() && self.kind.emits_pairs() {
+        let has_all_pairs = self.form == Form::default() && !self.with_condition;
+        if has_all_pairs && self.kind.emits_pairs() {
             let known = truth(&self.workload, self.seed, self.events_per_side);
             if let Some(outcome) = known {
                 let found = OfflineJoin { outcome, singles: None };
@@ -243,6 +250,7 @@ mod tests {
         let plan = BenchPlan {
             workload: Workload::by_name("w2").unwrap(),
             form: Form::default(),
+            with_condition: false,
             events_per_side: 1_000_000,
             seed: 42,
             subjects: vec![],

@@ -1,0 +1,131 @@
+//! The columns of an output: `id, left.*, amount - amount_right AS rest`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::columns::{Cell, Column, Rows, Scope};
+use super::error::{ExprError, Span};
+use super::parse::Parser;
+use super::tree::Expr;
+use super::value::Value;
+use crate::event::Side;
+
+/// The columns that users have chosen for an output. Immutable: all cores share one.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    scope: Arc<Scope>,
+    names: Vec<String>,
+    items: Vec<Item>,
+    /// By [`Side::index`]: the columns that are taken as they stand.
+    plain: [Vec<Column>; 2],
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    /// A column as it stands: its place among the plain ones of its side.
+    Plain(Side, usize),
+    Made(Expr),
+}
+
+/// What stands in a chosen column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Picked<'a> {
+    /// Nothing: the row lacks the column, or is not there.
+    Missing,
+    /// The text of a cell of CSV or TSV.
+    Text(Cow<'a, [u8]>),
+    /// The text of a JSON value.
+    Json(&'a str),
+    /// The value of an expression.
+    Value(Value<'a>),
+}
+
+impl Selection {
+    /// Makes sense of a list of columns: names, `*`, `left.*`, `right.*`, expressions with AS and a
+    /// name. With `left_only` there are no right columns.
+    ///
+    /// # Errors
+    /// [`ExprError`] says what and where.
+    pub fn parse(text: &str, scope: &Arc<Scope>, left_only: bool) -> Result<Selection, ExprError> {
+        let mut selection = Selection {
+            scope: Arc::clone(scope),
+            names: Vec::new(),
+            items: Vec::new(),
+            plain: [Vec::new(), Vec::new()],
+        };
+        selection.read(text, left_only).map_err(|error| error.of(text))?;
+        Ok(selection)
+    }
+
+    fn read(&mut self, text: &str, left_only: bool) -> Result<(), ExprError> {
+        let scope = Arc::clone(&self.scope);
+        let mut parser = Parser::new(text, &scope)?;
+        loop {
+            let start = parser.here();
+            if let Some((sides, span)) = parser.all_of(left_only)? {
+                for side in sides {
+                    for (place, name) in scope.side(side).output_names.iter().enumerate() {
+                        self.add(name, Expr::Column(scope.column(side, place)), span)?;
+                    }
+                }
+            } else {
+                let (name, part) = parser.item(left_only)?;
+                self.add(&name, part.expr, start.to(part.span))?;
+            }
+            if parser.is_at_end() {
+                return Ok(());
+            }
+            if !parser.eat(",") {
+                return parser.wrong("a comma, or AS and a name,");
+            }
+        }
+    }
+
+    fn add(&mut self, name: &str, expr: Expr, span: Span) -> Result<(), ExprError> {
+        if self.names.iter().any(|other| other == name) {
+            let why =
+                format!("two columns of the output would be called \"{name}\"; name one with AS");
+            return Err(ExprError::new(span, why));
+        }
+        self.names.push(name.to_owned());
+        self.items.push(match expr {
+            Expr::Column(column) => {
+                let (side, plain) = (column.side, &mut self.plain[column.side.index()]);
+                plain.push(column);
+                Item::Plain(side, plain.len() - 1)
+            }
+            expr => Item::Made(expr),
+        });
+        Ok(())
+    }
+
+    /// The names of the columns.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What stands in each column for some rows, in order.
+    pub fn pick<'a>(&'a self, rows: &Rows<'a>, mut take: impl FnMut(Picked<'a>)) {
+        let mut cells = Side::BOTH.map(|side| match rows.sides[side.index()] {
+            Some(row) => Column::cells(&self.plain[side.index()], row.bytes),
+            None => Vec::new(),
+        });
+        for item in &self.items {
+            take(match item {
+                Item::Plain(side, place) => {
+                    match cells[side.index()].get_mut(*place).and_then(Option::take) {
+                        None => Picked::Missing,
+                        Some(Cell::Text(text)) => Picked::Text(text),
+                        Some(Cell::Json(json)) => Picked::Json(json),
+                    }
+                }
+                Item::Made(expr) => Picked::Value(expr.value(&self.scope, rows)),
+            });
+        }
+    }
+
+    /// The text of a value; `None` for null.
+    pub fn text<'a>(&self, value: Value<'a>) -> Option<Cow<'a, [u8]>> {
+        self.scope.text(value)
+    }
+}
