@@ -63,8 +63,8 @@ pub trait Operator {
     /// Bytes of state as allocated.
     fn state_bytes(&self) -> u64;
 
-    /// The part of [`state_bytes`](Self::state_bytes) that holds nothing and waits to be used again,
-    /// as far as it is known.
+    /// The part of [`state_bytes`](Self::state_bytes) that holds nothing and waits to be used
+    /// again, as far as it is known.
     fn pooled_bytes(&self) -> u64 {
         0
     }

@@ -21,8 +21,8 @@ pub(super) struct LayoutArgs {
         allow_hyphen_values = true
     )]
     pub(super) bucket_width: BucketWidth,
-    /// The smallest piece of memory that a bucket takes, 1KiB to 32MiB (auto: 1KiB, and larger where
-    /// buckets were so); --window has none
+    /// The smallest piece of memory that a bucket takes, 1KiB to 32MiB (auto: 1KiB, and larger
+    /// where buckets were so); --window has none
     #[arg(long, value_name = "SIZE", default_value = AUTO, value_parser = chunk)]
     pub(super) chunk: ChunkSize,
 }

@@ -311,20 +311,20 @@ impl JoinSpecBuilder {
     }
 
     /// How wide state's time buckets are, in ticks from 1; the nearest power of two counts. By
-    /// default state chooses it by the interval and by what it sees of the data. A row is freed with
-    /// its bucket, up to a width later than it could be; a probe looks into every bucket that its
-    /// interval touches. It never changes results. Where there would be too many buckets, or hardly
-    /// a row in each, they are made wider all the same. Window joins have no such buckets.
+    /// default state chooses it by the interval and by what it sees of the data. A row is freed
+    /// with its bucket, up to a width later than it could be; a probe looks into every bucket that
+    /// its interval touches. It never changes results. Where there would be too many buckets, or
+    /// hardly a row in each, they are made wider all the same. Window joins have no such buckets.
     pub fn bucket_width(mut self, ticks: i64) -> Self {
         self.bucket_width = Some(ticks);
         self
     }
 
     /// The smallest piece of memory that a time bucket takes, in bytes from
-    /// [`STATE_CHUNK_BYTES_MIN`] (the default) to [`STATE_CHUNK_BYTES_MAX`], rounded up to a power of
-    /// two; with a bound on state at most one in [`STATE_CHUNKS_WITHIN_BOUND`] of it. Larger ones are
-    /// fewer, and from 2 MiB on have huge pages; every bucket of either side has one at least, on
-    /// each core. It never changes results. Window joins have no such chunks.
+    /// [`STATE_CHUNK_BYTES_MIN`] (the default) to [`STATE_CHUNK_BYTES_MAX`], rounded up to a power
+    /// of two; with a bound on state at most one in [`STATE_CHUNKS_WITHIN_BOUND`] of it. Larger
+    /// ones are fewer, and from 2 MiB on have huge pages; every bucket of either side has one at
+    /// least, on each core. It never changes results. Window joins have no such chunks.
     pub fn chunk_bytes(mut self, bytes: u64) -> Self {
         self.chunk_bytes = Some(bytes);
         self

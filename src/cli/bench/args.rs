@@ -85,8 +85,8 @@ pub struct Args {
         value_parser = bucket_width, allow_hyphen_values = true
     )]
     bucket_width: Vec<BucketWidth>,
-    /// The smallest piece of memory that a bucket takes, 1KiB to 32MiB; auto: 1KiB, and larger where
-    /// buckets were so
+    /// The smallest piece of memory that a bucket takes, 1KiB to 32MiB; auto: 1KiB, and larger
+    /// where buckets were so
     #[arg(
         long, value_name = "SIZE,...", value_delimiter = ',', default_value = AUTO,
         value_parser = chunk

@@ -37,9 +37,9 @@ const SAMPLE_EVERY_MIN: Duration = Duration::from_millis(100);
 /// Latency depends on what else the machine does, so it gets more room, and is no failure.
 const LATENCY_ROOM: f64 = 5.0;
 /// State has its size after so many times as long as a row is kept. Rows are freed by the bucket,
-/// and buckets may have become several times as wide as that (5.5 were seen, on w2): state in use is
-/// a saw, and the memory of the first bucket that goes waits in a pool until the next one is made,
-/// so that memory grows for one tooth more.
+/// and buckets may have become several times as wide as that (5.5 were seen, on w2): state in use
+/// is a saw, and the memory of the first bucket that goes waits in a pool until the next one is
+/// made, so that memory grows for one tooth more.
 const ROUNDS: f64 = 8.0;
 
 impl SoakArgs {
