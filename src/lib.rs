@@ -30,7 +30,7 @@
 //!
 //! * [`join::Join`]: in the caller's own thread and loop, as above.
 //! * [`engine::Engine`]: shards on pinned cores, fed by handles from any thread, results to a sink
-//!   a core.
+//!   a core; [`engine::Chain`] joins more than two streams on them.
 //! * the command line: `intervale join` over files; see the README.
 //!
 //! # The house, from the ground up

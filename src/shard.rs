@@ -227,6 +227,11 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         &self.sink
     }
 
+    /// The sink, for whoever drives the shard.
+    pub fn sink_mut(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
     /// Takes the shard apart. Its lanes close, so what is still pushed to them is refused.
     pub fn into_parts(self) -> (J, S, ShardReport) {
         let report = self.report();
@@ -364,16 +369,17 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             if let Some(error) = self.join.failure() {
                 return Err(ShardError::Join(error));
             }
+            let output_watermark = self.join.output_watermark();
+            if !self.work_is_left && output_watermark > self.output_watermark {
+                self.output_watermark = output_watermark;
+                self.sink.output_watermark(output_watermark).map_err(ShardError::Sink)?;
+            }
+            // After the sink has passed the watermark on: what others free by it is not yet freed.
             if let Some(budget) = &mut self.budget {
                 budget.worked((!self.work_is_left).then_some(self.applied), &mut self.join);
             }
             if self.work_is_left {
                 return Ok(());
-            }
-            let output_watermark = self.join.output_watermark();
-            if output_watermark > self.output_watermark {
-                self.output_watermark = output_watermark;
-                self.sink.output_watermark(output_watermark).map_err(ShardError::Sink)?;
             }
         }
         if self.inbox.has_barriers_to_answer() {

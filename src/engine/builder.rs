@@ -1,20 +1,14 @@
-//! Collects what an engine is made of, and starts it.
+//! Collects what an engine is made of.
 
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
 
-use crate::engine::source::Registry;
-use crate::engine::worker::{EngineWorker, FeedIntake};
-use crate::engine::{Engine, EngineError, Shared};
-use crate::error::SpecError;
+use crate::engine::EngineError;
 use crate::event::{Event, KeyHasher, Side};
-use crate::exchange::{
-    Feed, Pace, Pacer, Producer, ProducerOptions, WatermarkSlot, Watermarks, WhenFull, mesh,
-};
-use crate::join::{Emit, IntervalJoin, JoinSpec, Sink};
+use crate::exchange::{Feed, WatermarkSlot, Watermarks, WhenFull};
+use crate::join::{Emit, JoinSpec, Sink};
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX, Limits};
-use crate::runtime::{Control, CoreChoice, IdleStrategy, RuntimeChoice, Topology, start};
-use crate::shard::{Operator, Shard};
+use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, Topology};
 use crate::state::Simd;
 
 /// How long events wait for their batch to fill before they are sent as they are.
@@ -32,30 +26,45 @@ impl Sink for NoSinks {}
 
 /// Collects what an engine is made of; see [`Engine::builder`].
 pub struct EngineBuilder<F> {
-    spec: JoinSpec,
-    cores: CoreChoice,
-    runtime: RuntimeChoice,
-    idle: IdleStrategy,
-    limits: Limits,
-    fail_when_full: bool,
-    when_full: WhenFull,
-    lane_batches: usize,
-    batch_events: usize,
-    linger: Duration,
-    max_drift: Option<i64>,
-    max_jump: Option<i64>,
-    hasher: KeyHasher,
-    simd: Option<Simd>,
-    watermarks: Watermarks,
-    feeds: Vec<Box<dyn Feed>>,
-    sinks: F,
+    pub(super) settings: Settings,
+    pub(super) stage: StagePlan,
+    pub(super) sinks: F,
+}
+
+/// Where and how an engine runs.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) cores: CoreChoice,
+    pub(super) runtime: RuntimeChoice,
+    pub(super) idle: IdleStrategy,
+    pub(super) limits: Limits,
+    pub(super) fail_when_full: bool,
+    pub(super) when_full: WhenFull,
+    pub(super) lane_batches: usize,
+    pub(super) batch_events: usize,
+    pub(super) linger: Duration,
+    pub(super) max_drift: Option<i64>,
+    pub(super) max_jump: Option<i64>,
+    pub(super) hash_seed: u64,
+    pub(super) simd: Option<Simd>,
+}
+
+/// One join of an engine and what feeds it; a chain has several.
+pub(super) struct StagePlan {
+    pub(super) spec: JoinSpec,
+    pub(super) watermarks: Watermarks,
+    pub(super) feeds: Vec<Box<dyn Feed>>,
+}
+
+impl StagePlan {
+    pub(super) fn new(spec: JoinSpec) -> StagePlan {
+        StagePlan { spec, watermarks: Watermarks::new(), feeds: Vec::new() }
+    }
 }
 
 impl EngineBuilder<NoSinks> {
     pub(super) fn new(spec: JoinSpec) -> EngineBuilder<NoSinks> {
-        EngineBuilder {
-            hasher: KeyHasher::random(spec.keys()),
-            spec,
+        let settings = Settings {
             cores: CoreChoice::default(),
             runtime: RuntimeChoice::default(),
             idle: IdleStrategy::default(),
@@ -67,11 +76,10 @@ impl EngineBuilder<NoSinks> {
             linger: LINGER_DEFAULT,
             max_drift: None,
             max_jump: None,
+            hash_seed: RandomState::new().build_hasher().finish(),
             simd: None,
-            watermarks: Watermarks::new(),
-            feeds: Vec::new(),
-            sinks: NoSinks,
-        }
+        };
+        EngineBuilder { settings, stage: StagePlan::new(spec), sinks: NoSinks }
     }
 
     /// Makes the sinks, one for each shard, given its number.
@@ -80,50 +88,32 @@ impl EngineBuilder<NoSinks> {
         S: Sink + 'static,
         F: FnMut(usize) -> S,
     {
-        EngineBuilder {
-            spec: self.spec,
-            cores: self.cores,
-            runtime: self.runtime,
-            idle: self.idle,
-            limits: self.limits,
-            fail_when_full: self.fail_when_full,
-            when_full: self.when_full,
-            lane_batches: self.lane_batches,
-            batch_events: self.batch_events,
-            linger: self.linger,
-            max_drift: self.max_drift,
-            max_jump: self.max_jump,
-            hasher: self.hasher,
-            simd: self.simd,
-            watermarks: self.watermarks,
-            feeds: self.feeds,
-            sinks: make,
-        }
+        EngineBuilder { settings: self.settings, stage: self.stage, sinks: make }
     }
 }
 
 impl<F> EngineBuilder<F> {
     /// Where it runs: a shard for each core. [`CoreChoice::All`] by default.
     pub fn cores(mut self, cores: CoreChoice) -> Self {
-        self.cores = cores;
+        self.settings.cores = cores;
         self
     }
 
     /// What drives the shards. [`RuntimeChoice::Auto`] by default.
     pub fn runtime(mut self, runtime: RuntimeChoice) -> Self {
-        self.runtime = runtime;
+        self.settings.runtime = runtime;
         self
     }
 
     /// How cores wait for work. [`IdleStrategy::Auto`] by default.
     pub fn idle(mut self, idle: IdleStrategy) -> Self {
-        self.idle = idle;
+        self.settings.idle = idle;
         self
     }
 
     /// What it may use, over all shards together.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.settings.limits = limits;
         self
     }
 
@@ -132,14 +122,14 @@ impl<F> EngineBuilder<F> {
     /// the bound is reached and the engine fails. It fails in the first case, too, when the join
     /// needs more.
     pub fn fail_when_full(mut self, fail: bool) -> Self {
-        self.fail_when_full = fail;
+        self.settings.fail_when_full = fail;
         self
     }
 
     /// What pushes do when state nears its bound: from about five eighths of it on, so that memory
     /// stays within it while the index grows. [`WhenFull::Refuse`] by default.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
-        self.when_full = when_full;
+        self.settings.when_full = when_full;
         self
     }
 
@@ -147,21 +137,21 @@ impl<F> EngineBuilder<F> {
     /// outside are moved there; [`LANE_BATCHES_DEFAULT`] by default. Fewer means less memory and
     /// earlier backpressure.
     pub fn lane_batches(mut self, lane_batches: usize) -> Self {
-        self.lane_batches = lane_batches.clamp(1, LANE_BATCHES_MAX);
+        self.settings.lane_batches = lane_batches.clamp(1, LANE_BATCHES_MAX);
         self
     }
 
     /// Events of a full batch: 1 to [`BATCH_EVENTS_MAX`] (the default); values outside are moved
     /// there.
     pub fn batch_events(mut self, batch_events: usize) -> Self {
-        self.batch_events = batch_events.clamp(1, BATCH_EVENTS_MAX);
+        self.settings.batch_events = batch_events.clamp(1, BATCH_EVENTS_MAX);
         self
     }
 
     /// How long events wait for their batch to fill before they are sent as they are. A
     /// millisecond by default; zero sends every push at once.
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
+        self.settings.linger = linger;
         self
     }
 
@@ -169,7 +159,7 @@ impl<F> EngineBuilder<F> {
     /// beside a sparse one does not pile up in state; push sources with [`WhenFull::Wait`], too.
     /// Off by default.
     pub fn max_drift(mut self, ticks: i64) -> Self {
-        self.max_drift = Some(ticks.max(0));
+        self.settings.max_drift = Some(ticks.max(0));
         self
     }
 
@@ -178,21 +168,21 @@ impl<F> EngineBuilder<F> {
     /// make all that follow late. Such events are joined as they are, and counted in the report.
     /// Feeds have limits of their own. Off by default.
     pub fn max_jump(mut self, ticks: i64) -> Self {
-        self.max_jump = Some(ticks.max(0));
+        self.settings.max_jump = Some(ticks.max(0));
         self
     }
 
     /// Seeds the hashing of keys, for runs that are to be repeated exactly; random by default,
     /// so that nobody can aim collisions.
     pub fn hash_seed(mut self, seed: u64) -> Self {
-        self.hasher = KeyHasher::new(self.spec.keys(), seed);
+        self.settings.hash_seed = seed;
         self
     }
 
     /// Forces an instruction set; where the host has not got it, the best it has. Detected by
     /// default. It never changes results.
     pub fn simd(mut self, simd: Simd) -> Self {
-        self.simd = Some(simd);
+        self.settings.simd = Some(simd);
         self
     }
 
@@ -202,7 +192,12 @@ impl<F> EngineBuilder<F> {
     /// # Errors
     /// [`EngineError::Sources`] when the side is full.
     pub fn source_slot(&self, side: Side) -> Result<WatermarkSlot, EngineError> {
-        Ok(self.watermarks.add_source(side)?)
+        Ok(self.stage.watermarks.add_source(side)?)
+    }
+
+    /// The hasher of its keys, for feeds that fill batches.
+    pub fn hasher(&self) -> KeyHasher {
+        KeyHasher::new(self.stage.spec.keys(), self.settings.hash_seed)
     }
 
     /// Adds a feed, which is polled on one of the cores; feeds are dealt out to them in turn.
@@ -212,7 +207,7 @@ impl<F> EngineBuilder<F> {
 
     /// Adds a boxed feed; see [`feed`](Self::feed).
     pub fn feed_boxed(mut self, feed: Box<dyn Feed>) -> Self {
-        self.feeds.push(feed);
+        self.stage.feeds.push(feed);
         self
     }
 
@@ -221,107 +216,6 @@ impl<F> EngineBuilder<F> {
     /// # Errors
     /// [`EngineError::Runtime`] when the cores that were chosen are not to be had.
     pub fn shard_count(&self) -> Result<usize, EngineError> {
-        Ok(self.cores.place(&Topology::read())?.cpus.len())
+        Ok(self.settings.cores.place(&Topology::read())?.cpus.len())
     }
-}
-
-impl<S, F> EngineBuilder<F>
-where
-    S: Sink + 'static,
-    F: FnMut(usize) -> S,
-{
-    /// Starts the engine.
-    ///
-    /// # Errors
-    /// [`EngineError::Runtime`] when its workers cannot be started where and as they should,
-    /// [`EngineError::Spec`] when the operator cannot do what the spec asks for.
-    pub fn start(self) -> Result<Engine<S>, EngineError> {
-        let (spec, simd) = (self.spec.clone(), self.simd.unwrap_or_else(Simd::detect));
-        self.start_with(|_, hasher, limits| {
-            IntervalJoin::with_simd(spec.clone(), hasher.clone(), limits, simd)
-        })
-    }
-
-    /// Starts an engine of other operators, made for each shard from its number, the engine's
-    /// hasher and the limits of all shards together, which the engine sees to.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
-    pub fn start_with<J: Operator + Send + 'static>(
-        mut self,
-        mut operators: impl FnMut(usize, &KeyHasher, Limits) -> Result<J, SpecError>,
-    ) -> Result<Engine<S, J>, EngineError> {
-        let topology = Topology::read();
-        let placement = self.cores.place(&topology)?;
-        let shard_count = placement.cpus.len();
-        let control = Arc::new(Control::new(shard_count));
-        let bells: Vec<_> = (0..shard_count).map(|shard| control.doorbell(shard)).collect();
-        let shared = Arc::new(Shared {
-            control: Arc::clone(&control),
-            registry: Registry::default(),
-            linger_ns: u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX),
-            when_full: self.when_full,
-            fault: OnceLock::new(),
-            ended: Mutex::new(0),
-            ended_changed: Condvar::new(),
-        });
-        let dealt = deal(std::mem::take(&mut self.feeds), shard_count);
-        // Cores without feeds push nothing, so they need no lanes.
-        let mesh = mesh(self.lane_batches, &bells[..dealt.len()], &bells);
-        let mut intakes = mesh.senders.into_iter().zip(dealt);
-        let pace = Pace {
-            max_drift: self.max_drift,
-            state_bytes_max: self.limits.state_bytes_max,
-            waits_when_full: !self.fail_when_full,
-        };
-        let pacer = Pacer::new(&self.watermarks, &bells, pace);
-        let (mut workers, mut handles) = (Vec::new(), Vec::new());
-        for (index, links) in mesh.receivers.into_iter().enumerate() {
-            let intake = intakes.next().map(|(links, feeds)| {
-                let producer = Producer::new(links, self.producer_options());
-                FeedIntake::new(producer.paced_by(pacer.clone()), feeds, pacer.clone())
-            });
-            let join = operators(index, &self.hasher, self.limits)?;
-            let sink = (self.sinks)(index);
-            let bell = bells[index].clone();
-            let (shard, handle) = Shard::new(join, sink, links, &self.watermarks, bell);
-            let shard = shard.paced_by(pacer.clone(), index);
-            let (place, shared) = ((index, shard_count), Arc::clone(&shared));
-            workers.push(EngineWorker::new(place, shard, intake, shared));
-            handles.push(handle);
-        }
-        let started = Instant::now();
-        let running = start(workers, &placement, self.runtime, self.idle, &topology, &control)?;
-        Ok(Engine {
-            running: Some(running),
-            shared,
-            shards: handles,
-            producer_options: self.producer_options(),
-            pacer,
-            lane_batches: self.lane_batches,
-            max_jump: self.max_jump,
-            watermarks: self.watermarks,
-            cores: placement.cpus,
-            started,
-            sealing: Mutex::new(()),
-        })
-    }
-
-    fn producer_options(&self) -> ProducerOptions {
-        ProducerOptions {
-            hasher: self.hasher.clone(),
-            lateness: self.spec.lateness(),
-            batch_events: self.batch_events,
-        }
-    }
-}
-
-/// Deals feeds out to cores in turn; as many lists as cores that get one.
-fn deal(feeds: Vec<Box<dyn Feed>>, core_count: usize) -> Vec<Vec<Box<dyn Feed>>> {
-    let mut dealt: Vec<Vec<Box<dyn Feed>>> = Vec::new();
-    dealt.resize_with(feeds.len().min(core_count), Vec::new);
-    for (number, feed) in feeds.into_iter().enumerate() {
-        dealt[number % core_count].push(feed);
-    }
-    dealt
 }

@@ -44,6 +44,15 @@ pub enum EngineError {
     /// The thread that held a [`Source`](crate::engine::Source) panicked, so what it would have
     /// pushed is missing.
     SourcePanicked,
+    /// A stage of a chain is to blame, counted from 0.
+    Stage {
+        /// The stage.
+        stage: usize,
+        /// What happened in it.
+        error: Box<EngineError>,
+    },
+    /// There is no such chain, or no such stream in it; the text says why.
+    Chain(&'static str),
     /// The engine was told that no source would be added any more.
     Sealed,
     /// The engine has stopped; [`Engine::finish`](crate::engine::Engine::finish) says why.
@@ -65,6 +74,8 @@ impl fmt::Display for EngineError {
             EngineError::SourcePanicked => f.write_str(
                 "a thread panicked while it held a source; what it would have pushed is missing",
             ),
+            EngineError::Stage { stage, error } => write!(f, "stage {stage}: {error}"),
+            EngineError::Chain(why) => f.write_str(why),
             EngineError::Sealed => {
                 f.write_str("the engine takes no more sources: it was sealed; add them before")
             }
@@ -98,14 +109,31 @@ impl From<TooManySources> for EngineError {
 pub(crate) enum Fault {
     Shard(ShardError),
     Source(SourceError),
+    /// Of one of several stages.
+    Stage(usize, Box<Fault>),
 }
 
 impl Fault {
+    /// It happened in a stage of a chain.
+    pub(super) fn in_stage(self, stage: usize) -> Fault {
+        Fault::Stage(stage, Box::new(self))
+    }
+
+    /// It happened in the last stage, whose number this is. The sink there is no stage's but the
+    /// user's; nor is there much to say of the only stage there is.
+    pub(super) fn in_last_stage(self, stage: usize) -> Fault {
+        let is_sink = matches!(self, Fault::Shard(ShardError::Sink(_)));
+        if stage == 0 || is_sink { self } else { self.in_stage(stage) }
+    }
+
     pub(super) fn on_shard(self, shard: usize) -> EngineError {
         match self {
             Fault::Shard(ShardError::Join(error)) => EngineError::Join { shard, error },
             Fault::Shard(ShardError::Sink(error)) => EngineError::Sink { shard, error },
             Fault::Source(error) => EngineError::Source(error),
+            Fault::Stage(stage, fault) => {
+                EngineError::Stage { stage, error: Box::new(fault.on_shard(shard)) }
+            }
         }
     }
 }

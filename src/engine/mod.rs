@@ -39,7 +39,10 @@
 //! # }
 //! ```
 
+mod assemble;
 mod builder;
+mod chain;
+mod conclude;
 mod error;
 mod report;
 mod source;
@@ -64,6 +67,7 @@ use source::{Gate, Registry, SourceCell};
 use worker::EngineWorker;
 
 pub use builder::{EngineBuilder, NoSinks};
+pub use chain::{Chain, ChainBuilder, ChainFinished, ChainSink, JoinedRow, Part, Stream, Then};
 pub use error::EngineError;
 pub use report::{Ending, Metrics, Report};
 pub use source::Source;
@@ -72,9 +76,8 @@ pub use source::Source;
 pub struct Engine<S: Sink + 'static, J: Operator + Send + 'static = IntervalJoin> {
     running: Option<Running<EngineWorker<S, J>>>,
     shared: Arc<Shared>,
-    shards: Vec<ShardHandle>,
-    watermarks: Watermarks,
-    producer_options: ProducerOptions,
+    /// One, or those of a chain.
+    stages: Vec<StageHandle>,
     pacer: Pacer,
     lane_batches: usize,
     max_jump: Option<i64>,
@@ -91,6 +94,23 @@ pub struct Finished<S> {
     pub report: Report,
     /// The sinks, by shard.
     pub sinks: Vec<S>,
+}
+
+/// What all stages leave.
+struct Stages<S> {
+    /// Of each stage.
+    reports: Vec<Report>,
+    sinks: Vec<S>,
+    /// The most rows and bytes that were in state at the same time.
+    state_peaks: (u64, u64),
+}
+
+/// What handles must know of one join.
+struct StageHandle {
+    shards: Vec<ShardHandle>,
+    watermarks: Watermarks,
+    producer_options: ProducerOptions,
+    emits_pairs: bool,
 }
 
 /// What workers, sources and the engine's handle share.
@@ -148,26 +168,37 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
     /// # Errors
     /// As [`source`](Self::source).
     pub fn source_with(&self, side: Side, promise: Promise) -> Result<Source, EngineError> {
+        self.source_of_stage(self.stages.len() - 1, side, promise)
+    }
+
+    /// Adds a source to one of the stages.
+    fn source_of_stage(
+        &self,
+        stage: usize,
+        side: Side,
+        promise: Promise,
+    ) -> Result<Source, EngineError> {
+        let StageHandle { shards, watermarks, producer_options, .. } = &self.stages[stage];
         let slot = {
             let _held = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.watermarks.is_sealed() {
+            if watermarks.is_sealed() {
                 return Err(EngineError::Sealed);
             }
-            self.watermarks.add_source(side)?
+            watermarks.add_source(side)?
         };
         let gate = Arc::new(Gate::default());
         let room = Doorbell::new({
             let gate = Arc::clone(&gate);
             move || gate.ring()
         });
-        let mut links = Vec::with_capacity(self.shards.len());
-        for (index, shard) in self.shards.iter().enumerate() {
+        let mut links = Vec::with_capacity(shards.len());
+        for (index, shard) in shards.iter().enumerate() {
             let bell = self.shared.control.doorbell(index);
             let (sender, receiver) = link(self.lane_batches, bell, room.clone());
             shard.add_link(receiver).map_err(|_| EngineError::Stopped)?;
             links.push(sender);
         }
-        let producer = Producer::new(links, self.producer_options.clone());
+        let producer = Producer::new(links, producer_options.clone());
         let mut producer = producer.paced_by(self.pacer.clone());
         let port = producer.add_port(slot, promise);
         if let Some(ticks) = self.max_jump {
@@ -175,11 +206,15 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         }
         self.pacer.call(room.clone());
         let cell = self.shared.registry.add(|number| {
-            let servant = self.shared.control.doorbell(number % self.shards.len());
-            SourceCell::new(side, producer, port, gate, room, servant)
+            let servant = self.shared.control.doorbell(number % shards.len());
+            SourceCell::new((stage, side), producer, port, gate, room, servant)
         });
-        let hasher = self.producer_options.hasher.clone();
-        Ok(Source::new(cell, Arc::clone(&self.shared), hasher))
+        Ok(Source::new(cell, Arc::clone(&self.shared), producer_options.hasher.clone()))
+    }
+
+    /// How many stages there are: more than one in a chain.
+    fn stage_count(&self) -> usize {
+        self.stages.len()
     }
 
     /// A barrier: returns when everything that sources pushed and promised before the call has been
@@ -192,11 +227,11 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         for cell in self.shared.registry.all() {
             cell.flush(&self.shared).map_err(|_| EngineError::Stopped)?;
         }
-        // All are asked before the first is waited for.
-        let barriers: Vec<_> = self.shards.iter().map(ShardHandle::barrier).collect();
-        for barrier in barriers.into_iter().flatten() {
-            // A shard that has finished answers; one that failed or was stopped hangs up.
-            barrier.recv().map_err(|_| EngineError::Stopped)?;
+        // A shard that hands its rows on is not stepped again before all of them are sent, so its
+        // second answer says that what came before the first is in the lanes of the next stage.
+        let last = self.stages.len() - 1;
+        for (number, stage) in self.stages.iter().enumerate() {
+            (0..if number < last { 2 } else { 1 }).try_for_each(|_| stage.pass_barrier())?;
         }
         if self.shared.control.is_stopped() { Err(EngineError::Stopped) } else { Ok(()) }
     }
@@ -206,15 +241,22 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
     /// # Errors
     /// [`EngineError::Stopped`] when the engine has stopped or ended.
     pub fn metrics(&self) -> Result<Metrics, EngineError> {
-        let asked: Vec<_> = self.shards.iter().map(ShardHandle::report).collect();
+        self.metrics_of_stage(self.stages.len() - 1).ok_or(EngineError::Stopped)
+    }
+
+    /// What a stage did so far; `None` when it has ended.
+    fn metrics_of_stage(&self, stage: usize) -> Option<Metrics> {
+        let StageHandle { shards, watermarks, .. } = &self.stages[stage];
+        let asked: Vec<_> = shards.iter().map(ShardHandle::report).collect();
         let reports: Option<Vec<ShardReport>> =
             asked.into_iter().map(|reply| reply?.recv().ok()).collect();
-        Ok(Metrics::new(reports.ok_or(EngineError::Stopped)?, &self.watermarks))
+        Some(Metrics::new(reports?, watermarks))
     }
 
     /// Each side's watermark now, by [`Side::index`], without asking the cores.
     pub fn watermarks(&self) -> [i64; 2] {
-        Side::BOTH.map(|side| self.watermarks.side(side))
+        let watermarks = &self.stages[self.stages.len() - 1].watermarks;
+        Side::BOTH.map(|side| watermarks.side(side))
     }
 
     /// The driver of the shards.
@@ -237,16 +279,16 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
     pub fn seal(&self) {
         {
             let _held = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.watermarks.seal();
+            self.stages.iter().for_each(|stage| stage.watermarks.seal());
         }
-        (0..self.shards.len()).for_each(|shard| self.shared.control.doorbell(shard).ring());
+        (0..self.cores.len()).for_each(|shard| self.shared.control.doorbell(shard).ring());
     }
 
     /// Waits until all shards have ended, for whatever reason, at most `timeout`. Returns whether
     /// they have. [`seal`](Self::seal) first, or only a fault ends them.
     pub fn wait(&self, timeout: Duration) -> bool {
         let ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = self.shards.len();
+        let all = self.cores.len();
         let waited =
             self.shared.ended_changed.wait_timeout_while(ended, timeout, |ended| *ended < all);
         // A thread that died without its worker's last word has ended, too.
@@ -262,21 +304,30 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
     /// The first fault of any shard, sink or source; [`EngineError::Join`] with
     /// [`JoinError::Unbalanced`](crate::error::JoinError::Unbalanced) when counts do not add up. A
     /// sink whose reader has gone is no fault: see [`Ending::SinkClosed`].
-    pub fn finish(mut self) -> Result<Finished<S>, EngineError> {
-        self.seal();
-        self.conclude()
+    pub fn finish(self) -> Result<Finished<S>, EngineError> {
+        self.finish_stages().map(Finished::of_last)
     }
 
     /// Stops in the middle: what was joined so far is flushed to the sinks, the rest is given up.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
-    pub fn shutdown(mut self) -> Result<Finished<S>, EngineError> {
+    pub fn shutdown(self) -> Result<Finished<S>, EngineError> {
+        self.shutdown_stages().map(Finished::of_last)
+    }
+
+    fn finish_stages(mut self) -> Result<Stages<S>, EngineError> {
+        self.seal();
+        self.conclude()
+    }
+
+    fn shutdown_stages(mut self) -> Result<Stages<S>, EngineError> {
         self.shared.control.stop();
         self.conclude()
     }
 
-    fn conclude(&mut self) -> Result<Finished<S>, EngineError> {
+    /// A report for each stage, and the sinks.
+    fn conclude(&mut self) -> Result<Stages<S>, EngineError> {
         let Some(running) = self.running.take() else { return Err(EngineError::Stopped) };
         let (runtime, notes) = (running.kind(), running.notes().to_vec());
         let ended = running.join();
@@ -284,10 +335,47 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         if let Some(fault) = self.shared.fault.get() {
             return Err(fault.clone());
         }
+        let ending = self.ending(ended.iter().map(|ended| &ended.end).collect())?;
+        let closed: Vec<_> =
+            ended.into_iter().filter_map(|ended| ended.worker?.into_closed()).collect();
+        let (mut stages, sinks) = conclude::by_stage(closed, self.stages.len());
+        for cell in self.shared.registry.all() {
+            stages[cell.stage()].events_pushed += cell.lock().producer.counters().events;
+        }
+        let mut reports = Vec::new();
+        for (number, (stage, handle)) in stages.into_iter().zip(&self.stages).enumerate() {
+            let (state_rows_peak, state_bytes_peak) = self.pacer.stage_peaks(number);
+            let run = Run {
+                ending: ending.clone(),
+                events_pushed: stage.events_pushed,
+                state_rows_peak,
+                state_bytes_peak,
+                regressed: Side::BOTH.map(|side| handle.watermarks.regressed(side)),
+                jumped: Side::BOTH.map(|side| handle.watermarks.jumped(side)),
+                watermarks: Side::BOTH.map(|side| handle.last_watermark(side)),
+                elapsed,
+                runtime,
+                cores: self.cores.clone(),
+                notes: notes.clone(),
+            };
+            let report = Report::new(run, stage.shards);
+            // The sum over shards; no single one is to blame.
+            let checked = report
+                .check()
+                .and_then(|()| report.check_handed(stage.handed_over, handle.emits_pairs));
+            checked.map_err(|error| EngineError::Join { shard: 0, error })?;
+            reports.push(report);
+        }
+        let state_peaks = (self.pacer.state_rows_peak(), self.pacer.state_bytes_peak());
+        Ok(Stages { reports, sinks, state_peaks })
+    }
+
+    /// How it ended, if no fault ended it.
+    fn ending(&self, ends: Vec<&End<Fault>>) -> Result<Ending, EngineError> {
         let mut ending = Ending::Complete;
         let first = self.shared.control.first_fault();
-        let order = first.into_iter().chain(0..ended.len());
-        for (shard, end) in order.filter_map(|shard| Some((shard, &ended.get(shard)?.end))) {
+        let order = first.into_iter().chain(0..ends.len());
+        for (shard, end) in order.filter_map(|shard| Some((shard, *ends.get(shard)?))) {
             match fault_of(shard, end) {
                 Some(EngineError::Sink { error, .. }) if error.closed => {
                     ending = Ending::SinkClosed;
@@ -300,35 +388,35 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
                 None => {}
             }
         }
-        let closed: Vec<_> =
-            ended.into_iter().filter_map(|ended| ended.worker?.into_closed()).collect();
-        let from_feeds: u64 = closed.iter().map(|closed| closed.events_pushed).sum();
-        let cells = self.shared.registry.all();
-        let from_handles: u64 =
-            cells.iter().map(|cell| cell.lock().producer.counters().events).sum();
-        let run = Run {
-            ending,
-            events_pushed: from_feeds + from_handles,
-            state_rows_peak: self.pacer.state_rows_peak(),
-            state_bytes_peak: self.pacer.state_bytes_peak(),
-            regressed: Side::BOTH.map(|side| self.watermarks.regressed(side)),
-            jumped: Side::BOTH.map(|side| self.watermarks.jumped(side)),
-            watermarks: Side::BOTH.map(|side| {
-                // Ended sources hold nobody back, so the last finite watermark of a side is the
-                // largest promise that any of them made.
-                let last = self.watermarks.promised_max(side);
-                (last != WATERMARK_START && last != WATERMARK_END).then_some(last)
-            }),
-            elapsed,
-            runtime,
-            cores: self.cores.clone(),
-            notes,
-        };
-        let (sinks, shards) = closed.into_iter().map(|closed| (closed.sink, closed.report)).unzip();
-        let report = Report::new(run, shards);
-        // The sum over shards; no single one is to blame.
-        report.check().map_err(|error| EngineError::Join { shard: 0, error })?;
-        Ok(Finished { report, sinks })
+        Ok(ending)
+    }
+}
+
+impl<S> Finished<S> {
+    /// Of an engine of one stage.
+    fn of_last(mut ended: Stages<S>) -> Finished<S> {
+        let report = ended.reports.pop().expect("an engine has a stage, and each stage a report");
+        Finished { report, sinks: ended.sinks }
+    }
+}
+
+impl StageHandle {
+    /// Returns when all that was in the lanes is joined and handed on.
+    fn pass_barrier(&self) -> Result<(), EngineError> {
+        // All are asked before the first is waited for.
+        let barriers: Vec<_> = self.shards.iter().map(ShardHandle::barrier).collect();
+        for barrier in barriers.into_iter().flatten() {
+            // A shard that has finished answers; one that failed or was stopped hangs up.
+            barrier.recv().map_err(|_| EngineError::Stopped)?;
+        }
+        Ok(())
+    }
+
+    /// A side's last finite watermark. Ended sources hold nobody back, so it is the largest promise
+    /// that any of them made.
+    fn last_watermark(&self, side: Side) -> Option<i64> {
+        let last = self.watermarks.promised_max(side);
+        (last != WATERMARK_START && last != WATERMARK_END).then_some(last)
     }
 }
 

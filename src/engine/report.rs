@@ -154,6 +154,29 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Checks that the next stage of a chain was handed all that came out of this one, whose pairs
+    /// come out or not.
+    pub(super) fn check_handed(
+        &self,
+        handed_over: Option<u64>,
+        emits_pairs: bool,
+    ) -> Result<(), JoinError> {
+        let Some(handed_over) = handed_over.filter(|_| self.ending == Ending::Complete) else {
+            return Ok(());
+        };
+        let singles: u64 = Side::BOTH.iter().map(|&side| self.counters.side(side).singles).sum();
+        let pairs = if emits_pairs { self.counters.pairs } else { 0 };
+        if handed_over == singles + pairs {
+            return Ok(());
+        }
+        Err(JoinError::Unbalanced(format!(
+            "{pairs} pairs and {singles} single rows came out of a stage, and {handed_over} rows \
+             were handed to the next"
+        )))
+    }
+}
+
 fn sum_counters(shards: &[ShardReport]) -> Counters {
     let mut sum = Counters::default();
     shards.iter().for_each(|shard| sum.add(&shard.counters));

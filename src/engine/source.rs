@@ -32,6 +32,7 @@ pub struct Source {
 /// What a handle shares with the core that serves it.
 #[derive(Debug)]
 pub(super) struct SourceCell {
+    stage: usize,
     side: Side,
     intake: Mutex<Intake>,
     /// When the oldest of what has not been flushed came, or [`NOTHING_PENDING`].
@@ -276,7 +277,7 @@ pub(super) enum Served {
 
 impl SourceCell {
     pub(super) fn new(
-        side: Side,
+        (stage, side): (usize, Side),
         producer: Producer,
         port: PortId,
         gate: Arc<Gate>,
@@ -284,6 +285,7 @@ impl SourceCell {
         servant: Doorbell,
     ) -> SourceCell {
         SourceCell {
+            stage,
             side,
             intake: Mutex::new(Intake { producer, port }),
             pending_since_ns: AtomicU64::new(NOTHING_PENDING),
@@ -291,6 +293,11 @@ impl SourceCell {
             room,
             servant,
         }
+    }
+
+    /// The stage of a chain whose source it is.
+    pub(super) fn stage(&self) -> usize {
+        self.stage
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Intake> {

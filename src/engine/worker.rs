@@ -1,6 +1,8 @@
 //! What runs on one core: a shard, the feeds that were given to it, and the push sources it
 //! serves.
 
+mod earlier;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use crate::join::Sink;
 use crate::runtime::{StepOutcome, Worker};
 use crate::shard::{Operator, Progress, Shard, ShardError, ShardReport};
 use crate::time::{Clock, MonotonicClock};
+
+pub(super) use earlier::{ClosedStage, EarlierStage};
 
 /// Events of a step: some tens of microseconds of work, so that feeds, sleepers and other tasks of
 /// the core get their turn.
@@ -32,6 +36,8 @@ const REST: Duration = Duration::from_millis(100);
 pub(super) struct EngineWorker<S: Sink, J: Operator> {
     index: usize,
     worker_count: usize,
+    /// The stages before the last, in a chain.
+    earlier: Vec<EarlierStage<J>>,
     shard: Option<Shard<S, J>>,
     intake: Option<FeedIntake>,
     served: Vec<Arc<SourceCell>>,
@@ -58,6 +64,8 @@ pub(super) struct Closed<S> {
     pub(super) report: ShardReport,
     /// Events that its feeds pushed.
     pub(super) events_pushed: u64,
+    /// Of the stages before the last.
+    pub(super) earlier: Vec<ClosedStage>,
 }
 
 /// Tells everybody who waits that this worker has ended, however it did.
@@ -132,6 +140,27 @@ impl FeedIntake {
         lingers || events >= SHOW_EVENTS
     }
 
+    /// As [`poll`](Self::poll), unless a shard has ended: why it did is said there, and this worker
+    /// is stopped, or done, soon.
+    pub(super) fn poll_unless_refused(
+        &mut self,
+        clock: &MonotonicClock,
+        linger_ns: u64,
+    ) -> Result<bool, Fault> {
+        let polled = self.poll(clock, linger_ns);
+        polled
+            .or_else(|error| if self.is_refused() { Ok(false) } else { Err(Fault::Source(error)) })
+    }
+
+    pub(super) fn has_feeds(&self) -> bool {
+        !self.feeds.is_empty()
+    }
+
+    /// Events that were not sent, and those that were pushed.
+    pub(super) fn sent(&self) -> (usize, u64) {
+        (self.producer.unsent_events(), self.producer.counters().events)
+    }
+
     /// Whether a shard is gone; the feeds are not asked again then.
     fn is_refused(&mut self) -> bool {
         let refused = self.producer.flush().is_err();
@@ -157,6 +186,7 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
         EngineWorker {
             index,
             worker_count,
+            earlier: Vec::new(),
             shard: Some(shard),
             intake,
             served: Vec::new(),
@@ -168,35 +198,56 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
         }
     }
 
+    /// Puts a stage before those that it has.
+    pub(super) fn put_before(&mut self, stage: EarlierStage<J>) {
+        self.earlier.insert(0, stage);
+    }
+
     pub(super) fn into_closed(self) -> Option<Closed<S>> {
         self.closed
     }
 
     fn try_step(&mut self) -> Result<StepOutcome<Fault>, Fault> {
+        let mut moved = self.step_earlier()?;
+        let stage = self.earlier.len();
         let Some(shard) = &mut self.shard else { return Ok(StepOutcome::Done) };
-        let mut moved = match shard.step(STEP_EVENTS, &self.clock).map_err(Fault::Shard)? {
+        let progress = shard.step(STEP_EVENTS, &self.clock);
+        match progress.map_err(|error| Fault::Shard(error).in_last_stage(stage))? {
             Progress::Finished => {
                 self.check_sent()?;
                 self.close(|_| Ok(()))?;
                 return Ok(StepOutcome::Done);
             }
-            Progress::Busy => true,
-            Progress::Idle => false,
+            Progress::Busy => moved = true,
+            Progress::Idle => {}
         };
         self.wait_max = REST;
-        let shared = &self.shared.shared;
+        let linger_ns = self.shared.shared.linger_ns;
         if let Some(intake) = &mut self.intake {
-            moved |= intake.poll(&self.clock, shared.linger_ns).or_else(|error| {
-                // Refused because a shard has ended: why it did is said there, and this worker is
-                // stopped, or done, soon.
-                if intake.is_refused() { Ok(false) } else { Err(Fault::Source(error)) }
-            })?;
-            if !intake.feeds.is_empty() {
-                self.wait_max = FEED_WAIT;
-            }
+            let polled = intake.poll_unless_refused(&self.clock, linger_ns);
+            moved |= polled.map_err(|fault| fault.in_last_stage(stage))?;
+        }
+        if self.has_feeds() {
+            self.wait_max = FEED_WAIT;
         }
         moved |= self.serve_sources();
         Ok(if moved { StepOutcome::Busy } else { StepOutcome::Idle })
+    }
+
+    /// Whether any stage has feeds that are still to be asked.
+    fn has_feeds(&self) -> bool {
+        self.intake.as_ref().is_some_and(FeedIntake::has_feeds)
+            || self.earlier.iter().any(EarlierStage::has_feeds)
+    }
+
+    /// Gives each stage before the last its turn.
+    fn step_earlier(&mut self) -> Result<bool, Fault> {
+        let (mut moved, linger_ns) = (false, self.shared.shared.linger_ns);
+        for (number, stage) in self.earlier.iter_mut().enumerate() {
+            let stepped = stage.step(&self.clock, linger_ns);
+            moved |= stepped.map_err(|fault| fault.in_stage(number))?;
+        }
+        Ok(moved)
     }
 
     /// Sends what has lingered in the sources that this core serves.
@@ -223,8 +274,9 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
 
     /// All sources have ended, so nothing may be left in this core's hands.
     fn check_sent(&self) -> Result<(), Fault> {
-        let unsent = self.intake.as_ref().map_or(0, |intake| intake.producer.unsent_events());
-        if unsent == 0 {
+        let unsent = self.intake.as_ref().map_or(0, |intake| intake.sent().0);
+        let unsent = unsent + self.earlier.iter().map(EarlierStage::unsent).sum::<usize>();
+        if unsent == 0 && self.earlier.iter().all(EarlierStage::is_over) {
             return Ok(());
         }
         Err(Fault::Shard(ShardError::Join(JoinError::Unbalanced(format!(
@@ -238,8 +290,9 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
         let (_, mut sink, report) = shard.into_parts();
         let result = last(&mut sink);
         let intake = self.intake.take();
-        let events_pushed = intake.map_or(0, |intake| intake.producer.counters().events);
-        self.closed = Some(Closed { sink, report, events_pushed });
+        let events_pushed = intake.map_or(0, |intake| intake.sent().1);
+        let earlier = self.earlier.drain(..).filter_map(EarlierStage::into_closed).collect();
+        self.closed = Some(Closed { sink, report, events_pushed, earlier });
         self.shared.ring();
         result
     }
@@ -273,6 +326,6 @@ where
     }
 
     fn polls(&self) -> bool {
-        self.intake.as_ref().is_some_and(|intake| !intake.feeds.is_empty())
+        self.has_feeds()
     }
 }

@@ -47,7 +47,8 @@ pub struct Pacer(Arc<Shared>);
 
 struct Shared {
     pace: Pace,
-    table: Watermarks,
+    /// Of each stage.
+    tables: Box<[Watermarks]>,
     /// Weight in flight that is always allowed.
     in_flight_free: i64,
     /// The most that is ever allowed.
@@ -55,17 +56,20 @@ struct Shared {
     /// Weight of the batches that were sent and are not yet joined.
     in_flight: CachePadded<AtomicI64>,
     state: CachePadded<StateSize>,
+    /// The part of each stage, where there are several.
+    stages: Box<[CachePadded<StateSize>]>,
     /// A source was refused since the bells were last rung.
     refused: AtomicBool,
     /// Of the cores that may be waiting for a word from here.
     bells: Box<[Doorbell]>,
     /// Of callers that may be waiting, too.
     callers: Mutex<Vec<Doorbell>>,
-    /// By shard: the smaller of the watermarks whose rows it has freed.
+    /// By stage and shard: the smaller of the watermarks whose rows it has freed.
     freed: Box<[CachePadded<AtomicI64>]>,
 }
 
 /// Over all shards.
+#[derive(Default)]
 struct StateSize {
     bytes: AtomicI64,
     bytes_peak: AtomicI64,
@@ -108,25 +112,30 @@ impl Pacer {
     /// A pacer of the sources in `table` and of as many shards as `bells`, which are rung when
     /// whoever was refused should ask again.
     pub fn new(table: &Watermarks, bells: &[Doorbell], pace: Pace) -> Pacer {
-        let shard_count = bells.len();
+        Pacer::of_stages(std::slice::from_ref(table), bells, pace)
+    }
+
+    /// A pacer of several joins, each of which hands its results to the next: each has a table of
+    /// its own and a shard for each of `bells`. They share one bound, and their sources wait for
+    /// each other. A shard's number is that of its stage times the shards of one, plus its own.
+    pub fn of_stages(tables: &[Watermarks], bells: &[Doorbell], pace: Pace) -> Pacer {
+        let shard_count = bells.len() * tables.len();
         let by_shards = IN_FLIGHT_BYTES_BASE + IN_FLIGHT_BYTES_PER_SHARD * shard_count;
         let by_shards = i64::try_from(by_shards).unwrap_or(i64::MAX);
         let by_state = pace.state_bytes_max.filter(|_| pace.waits_when_full);
         let by_state = by_state.map_or(i64::MAX, |bytes| signed(bytes) / IN_FLIGHT_STATE_SHARE);
-        let zero = || AtomicI64::new(0);
         let start = || CachePadded::new(AtomicI64::new(WATERMARK_START));
         Pacer(Arc::new(Shared {
             pace,
-            table: table.clone(),
+            tables: tables.into(),
             in_flight_free: by_shards.min(by_state),
             in_flight_max: by_state,
-            in_flight: CachePadded::new(zero()),
-            state: CachePadded::new(StateSize {
-                bytes: zero(),
-                bytes_peak: zero(),
-                rows: zero(),
-                rows_peak: zero(),
-            }),
+            in_flight: CachePadded::new(AtomicI64::new(0)),
+            state: CachePadded::default(),
+            stages: (1..=tables.len())
+                .filter(|_| tables.len() > 1)
+                .map(|_| Default::default())
+                .collect(),
             refused: AtomicBool::new(false),
             bells: bells.into(),
             callers: Mutex::default(),
@@ -154,7 +163,7 @@ impl Pacer {
         // Relaxed, as all of this type: advice, which nothing else is read on the strength of.
         let in_flight = in_flight.load(Ordering::Relaxed);
         let SourceState::Active(own) = slot.current() else { return true };
-        let Slowest { of_all, of_heard } = self.0.table.slowest();
+        let Slowest { of_all, of_heard } = self.slowest();
         let slowest = of_all.unwrap_or(own);
         if self.is_over(SLOWEST_ONLY_EIGHTHS, in_flight) {
             let is_pressed = self.is_over(PRESSED_EIGHTHS, in_flight);
@@ -201,7 +210,7 @@ impl Pacer {
 
     /// Shards that share state's bound.
     pub fn shard_count(&self) -> usize {
-        self.0.bells.len()
+        self.0.freed.len()
     }
 
     /// Most bytes of state that shards had at the same time.
@@ -212,6 +221,14 @@ impl Pacer {
     /// Most rows that were in the state of all shards at the same time.
     pub fn state_rows_peak(&self) -> u64 {
         self.0.state.rows_peak.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// The most rows and bytes that the state of one stage had at the same time.
+    pub fn stage_peaks(&self, stage: usize) -> (u64, u64) {
+        let state = self.0.stages.get(stage).unwrap_or(&self.0.state);
+        // Relaxed: figures for reports.
+        let peak = |peak: &AtomicI64| peak.load(Ordering::Relaxed).max(0) as u64;
+        (peak(&state.rows_peak), peak(&state.bytes_peak))
     }
 
     /// Bytes of the state of all shards.
@@ -241,15 +258,26 @@ impl Pacer {
     }
 
     /// A shard's state changed by so many bytes; returns those of all shards.
-    pub(crate) fn change_bytes(&self, change: i64) -> u64 {
+    pub(crate) fn change_bytes(&self, shard: usize, change: i64) -> u64 {
+        if let Some(StateSize { bytes, bytes_peak, .. }) = self.stage_of(shard) {
+            changed(bytes, bytes_peak, change);
+        }
         let StateSize { bytes, bytes_peak, .. } = &*self.0.state;
         changed(bytes, bytes_peak, change).max(0) as u64
     }
 
     /// A shard's state changed by so many rows.
-    pub(crate) fn change_rows(&self, change: i64) {
+    pub(crate) fn change_rows(&self, shard: usize, change: i64) {
+        if let Some(StateSize { rows, rows_peak, .. }) = self.stage_of(shard) {
+            changed(rows, rows_peak, change);
+        }
         let StateSize { rows, rows_peak, .. } = &*self.0.state;
         changed(rows, rows_peak, change);
+    }
+
+    /// What is counted of a shard's stage by itself.
+    fn stage_of(&self, shard: usize) -> Option<&StateSize> {
+        self.0.stages.get(shard / self.0.bells.len().max(1)).map(|stage| &**stage)
     }
 
     /// A shard has freed everything that these watermarks allow.
@@ -284,18 +312,30 @@ impl Pacer {
         expected >= signed(bytes_max) / 8 * eighths
     }
 
+    /// The smallest watermark of any source; see [`Watermarks::slowest`].
+    fn slowest(&self) -> Slowest {
+        Watermarks::slowest(&self.0.tables)
+    }
+
     /// Whether every shard has freed all that the watermarks of this moment allow.
     fn is_settled(&self) -> bool {
-        let merged = Side::BOTH.map(|side| self.0.table.side(side));
-        self.freed_to() >= merged[0].min(merged[1])
+        let shards = self.0.freed.chunks(self.0.bells.len().max(1));
+        self.0.tables.iter().zip(shards).all(|(table, shards)| {
+            let merged = Side::BOTH.map(|side| table.side(side));
+            freed_to(shards) >= merged[0].min(merged[1])
+        })
     }
 
     /// The watermark whose rows every shard has freed.
     fn freed_to(&self) -> i64 {
-        // Relaxed: advice, as all of this type.
-        let freed = self.0.freed.iter().map(|freed| freed.load(Ordering::Relaxed));
-        freed.min().unwrap_or(i64::MAX)
+        freed_to(&self.0.freed)
     }
+}
+
+fn freed_to(shards: &[CachePadded<AtomicI64>]) -> i64 {
+    // Relaxed: advice, as all of this module.
+    let freed = shards.iter().map(|freed| freed.load(Ordering::Relaxed));
+    freed.min().unwrap_or(i64::MAX)
 }
 
 impl RowsAhead {

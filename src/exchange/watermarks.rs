@@ -90,6 +90,8 @@ struct Slot {
     /// See [`WatermarkSlot::set_live`] and [`WatermarkSlot::set_silent`].
     live: AtomicBool,
     silent: AtomicBool,
+    /// See [`WatermarkSlot::set_derived`].
+    derived: AtomicBool,
 }
 
 /// Watermarks that sources are paced by; `None` where there is no such source.
@@ -181,15 +183,20 @@ impl Watermarks {
         slots.iter().map(|slot| slot.state())
     }
 
-    /// What sources are paced by at this moment. Costs a shared read a source.
-    pub fn slowest(&self) -> Slowest {
+    /// What the sources of some tables are paced by at this moment. Costs a shared read a source.
+    pub fn slowest(tables: &[Watermarks]) -> Slowest {
         let min = |a: Option<i64>, b: i64| Some(a.map_or(b, |a| a.min(b)));
         let (mut of_all, mut of_live, mut any_silent) = (None, None, false);
-        for side in Side::BOTH {
-            for slot in &self.0.sides[side.index()][..self.source_count(side)] {
+        let sides = tables.iter().flat_map(|table| Side::BOTH.map(|side| (table, side)));
+        for (table, side) in sides {
+            for slot in &table.0.sides[side.index()][..table.source_count(side)] {
                 let SourceState::Active(watermark) = slot.state() else { continue };
-                of_all = min(of_all, watermark);
                 // Relaxed: advice, which nothing is read on the strength of.
+                if slot.derived.load(Ordering::Relaxed) {
+                    continue;
+                }
+                of_all = min(of_all, watermark);
+                // Relaxed: likewise.
                 if slot.silent.load(Ordering::Relaxed) {
                     any_silent = true;
                 } else if slot.live.load(Ordering::Relaxed) {
@@ -337,6 +344,13 @@ impl WatermarkSlot {
         self.slot().live.load(Ordering::Relaxed)
     }
 
+    /// The source is what another join gives out: how far it is follows from that join's sources,
+    /// so nobody is paced by it.
+    pub fn set_derived(&self) {
+        // Relaxed: advice for the pace of sources.
+        self.slot().derived.store(true, Ordering::Relaxed);
+    }
+
     /// The source has nothing to push at this moment, or has something again. It holds its
     /// watermark all the same; only live sources do not wait for it any more.
     pub fn set_silent(&self, silent: bool) {
@@ -409,6 +423,7 @@ impl Slot {
             finished: AtomicBool::new(false),
             live: AtomicBool::new(false),
             silent: AtomicBool::new(false),
+            derived: AtomicBool::new(false),
         }
     }
 

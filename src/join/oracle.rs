@@ -67,20 +67,20 @@
 //! decides a pair of the row's own time. All of this in one order: by those watermarks, pairs
 //! before rows where they are the same.
 
+mod chain;
 mod choice;
 mod pairing;
 mod window;
 
-use std::collections::BTreeSet;
-use std::mem;
-
-use choice::rank;
-use pairing::Pairing;
+use std::{collections::BTreeSet, mem};
 
 use crate::error::JoinError;
 use crate::event::{Event, Key, Side};
 use crate::join::{Counters, JoinKind, JoinSpec, MatchChoice};
 use crate::time::{LatePolicy, LatenessClock, SideClock, WATERMARK_START};
+pub use chain::{ChainStage, chain};
+use choice::rank;
+use pairing::Pairing;
 
 /// What comes out of a step of the [`Oracle`]. Rows are named by the ids they arrived with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -62,7 +62,11 @@ impl Budget {
     pub(super) fn note_bytes<J: Operator>(&mut self, join: &J) -> u64 {
         let bytes = i64::try_from(join.state_bytes()).unwrap_or(i64::MAX);
         let change = bytes - std::mem::replace(&mut self.bytes, bytes);
-        if change == 0 { self.pacer.state_bytes() } else { self.pacer.change_bytes(change) }
+        if change == 0 {
+            self.pacer.state_bytes()
+        } else {
+            self.pacer.change_bytes(self.number, change)
+        }
     }
 
     pub(super) fn note_rows<J: Operator>(&mut self, join: &J) {
@@ -70,7 +74,7 @@ impl Budget {
         let rows = (rows[0] + rows[1]) as i64;
         let change = rows - std::mem::replace(&mut self.rows, rows);
         if change != 0 {
-            self.pacer.change_rows(change);
+            self.pacer.change_rows(self.number, change);
         }
     }
 }

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Makes forms.jsonl: what as-of, one-to-one and window joins mean, by brute force; and
-conditions.jsonl: what a condition on the pair means in these and in interval joins.
+"""Makes forms.jsonl: what as-of, one-to-one and window joins mean, by brute force;
+conditions.jsonl: what a condition on the pair means in these and in interval joins; and
+chains/chains.jsonl: joins of several streams.
 
     python3 tests/conformance/naive.py > tests/conformance/forms.jsonl
     python3 tests/conformance/naive.py conditions > tests/conformance/conditions.jsonl
+    python3 tests/conformance/naive.py chains > tests/conformance/chains/chains.jsonl
 
 Written from the definitions alone, without a look at the operators: whether an answer is final is
 decided by trying every time at which an event could still come. One source a side, late rows
 dropped. The same seed gives the same bytes.
 """
 
+import itertools
 import json
 import random
 import sys
@@ -366,4 +369,59 @@ def main():
         scenario(f"{kind}-{number}", Windows, config_of(rng, kinds, **more), rng)
 
 
-conditions() if sys.argv[1:] == ["conditions"] else main()
+def partners(row, stage, stream):
+    """The rows of a stream that a joined row, a list with None where it is padded, goes with."""
+    anchor, keyed = row[stage["anchor"]], row[stage["left_key"][0]]
+    if anchor is None or keyed is None or keyed[stage["left_key"][1]] is None:
+        return []
+    return [
+        right
+        for right in stream
+        if right[stage["right_key"]] == keyed[stage["left_key"][1]]
+        and stage["lower"] <= right["ts"] - anchor["ts"] <= stage["upper"]
+    ]
+
+
+def joined(streams, stages):
+    """Every combination of rows, or of none, is looked at: is each stage content with it?"""
+    choices = [streams[0]] + [
+        stream + ([None] if stage["join"] == "left" else [])
+        for stage, stream in zip(stages, streams[1:])
+    ]
+    for row in itertools.product(*choices):
+        fits = True
+        for number, stage in enumerate(stages, 1):
+            found = partners(row[:number], stage, streams[number])
+            fits = fits and (row[number] in found if row[number] else not found)
+        if fits:
+            yield [part and part["id"] for part in row]
+
+
+def chains():
+    rng = random.Random(12)
+    for number in range(150):
+        count = rng.choice([3, 3, 3, 4, 5])
+        base, length = rng.choice([0, 0, -30, 1 << 40]), {3: 18, 4: 10, 5: 7}[count]
+        streams, stages = [], []
+        for stream in range(count):
+            rows = []
+            for place in range(rng.randint(length // 2, length)):
+                keys = {key: rng.choice("xxxy") if rng.random() > 0.06 else None for key in "ab"}
+                rows.append({"id": f"{stream}-{place}", "ts": base + place * 2 + rng.randint(-3, 3), **keys})
+            streams.append(rows)
+        for stage in range(1, count):
+            lower = rng.randint(-9, 5)
+            stages.append({
+                "join": rng.choice(["inner", "inner", "left"]),
+                "anchor": rng.randrange(stage),
+                "lower": lower,
+                "upper": lower + rng.randint(3, 22),
+                "left_key": [rng.randrange(stage), rng.choice("ab")],
+                "right_key": rng.choice("ab"),
+            })
+        line = {"name": f"chain-{number}", "flink": "not run", "streams": streams, "stages": stages}
+        line["expected"] = sorted(joined(streams, stages), key=lambda row: [part or "" for part in row])
+        print(json.dumps(line, separators=(",", ":")))
+
+
+{"conditions": conditions, "chains": chains}.get("".join(sys.argv[1:]), main)()

@@ -1,5 +1,6 @@
 //! The engine as a user meets it: both runtimes, 1, 2 and 8 shards, barriers, faults, ends.
 
+mod chain;
 mod ends;
 mod faults;
 mod joins;

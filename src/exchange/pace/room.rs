@@ -92,7 +92,7 @@ impl Pacer {
 
     fn room_later(&self, slot: &WatermarkSlot) -> Room {
         let is_behind = match slot.current() {
-            SourceState::Active(own) => self.0.table.slowest().of_all.is_none_or(|all| own <= all),
+            SourceState::Active(own) => self.slowest().of_all.is_none_or(|all| own <= all),
             _ => true,
         };
         if is_behind && self.nears(PRESSED_EIGHTHS, 0) && self.is_settled() {

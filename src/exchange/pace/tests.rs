@@ -42,21 +42,21 @@ fn callers_have_room_until_state_nears_its_bound() {
     let bounded = pacer(&table, Pace { state_bytes_max: Some(800), ..BY_10 });
     let rooms = |when_full| slots.each_ref().map(|slot| bounded.room(slot, when_full));
     let free = [Room::Free; 3];
-    bounded.change_bytes(499);
+    bounded.change_bytes(0, 499);
     slots[0].advance(3);
     slots[1].advance(2);
     slots[2].advance(1);
     assert_eq!([rooms(WhenFull::Refuse), rooms(WhenFull::Fail)], [free, free]);
     let soon = Room::Soon;
     assert_eq!(rooms(WhenFull::Wait), [soon, soon, Room::Free], "half is reached");
-    bounded.change_bytes(1);
+    bounded.change_bytes(0, 1);
     // The merged watermark is 1, and no shard has freed up to there.
     assert_eq!(rooms(WhenFull::Refuse), [soon; 3]);
     [0, 1].into_iter().for_each(|shard| bounded.freed(shard, [2, 1]));
     let none = Room::None { bytes: 500, bytes_max: 800 };
     assert_eq!([rooms(WhenFull::Refuse), rooms(WhenFull::Fail)], [[none; 3], free]);
     assert_eq!(rooms(WhenFull::Wait), [soon, soon, Room::Free]);
-    bounded.change_bytes(100);
+    bounded.change_bytes(0, 100);
     let none = Room::None { bytes: 600, bytes_max: 800 };
     assert_eq!(rooms(WhenFull::Wait), [soon, soon, none], "the slowest would wait for ever");
     slots[2].advance(2);
@@ -102,7 +102,7 @@ fn never_all_wait() {
                 slots[0].advance(left);
                 slots[1].advance(right);
                 if full {
-                    pacer.change_bytes(1000);
+                    pacer.change_bytes(0, 1000);
                     (0..2).for_each(|shard| pacer.freed(shard, [left, right]));
                 }
                 assert!(waits(&pacer, &slots).contains(&false), "{left} and {right}");
@@ -138,13 +138,13 @@ fn when_state_is_nearly_full_the_slowest_goes_on_alone() {
     let (table, slots) = slots();
     let bounded = pacer(&table, Pace { state_bytes_max: Some(8_000), ..BY_10 });
     slots.iter().zip([5, 7, 6]).for_each(|(slot, watermark)| slot.advance(watermark));
-    bounded.change_bytes(3_999);
+    bounded.change_bytes(0, 3_999);
     assert_eq!(waits(&bounded, &slots), [false, false, false]);
-    assert_eq!(bounded.change_bytes(1), 4_000);
+    assert_eq!(bounded.change_bytes(0, 1), 4_000);
     assert_eq!(waits(&bounded, &slots), [false, true, true]);
     bounded.sent(1);
     assert_eq!(waits(&bounded, &slots), [false, true, true]);
-    bounded.change_bytes(2_000);
+    bounded.change_bytes(0, 2_000);
     assert_eq!(waits(&bounded, &slots), [true, true, true], "its last chunk is on its way");
     bounded.joined(1);
     assert_eq!(waits(&bounded, &slots), [true, true, true], "no shard has freed anything yet");
@@ -152,7 +152,7 @@ fn when_state_is_nearly_full_the_slowest_goes_on_alone() {
     assert_eq!(waits(&bounded, &slots), [true, true, true], "one of two");
     bounded.freed(1, [5, 6]);
     assert_eq!(waits(&bounded, &slots), [false, true, true]);
-    bounded.change_bytes(-2_001);
+    bounded.change_bytes(0, -2_001);
     assert_eq!(waits(&bounded, &slots), [false, false, false]);
     assert_eq!((bounded.state_bytes(), bounded.state_bytes_peak()), (3_999, 6_000));
 }
@@ -163,7 +163,7 @@ fn chunks_are_smaller_the_less_room_there_is() {
     let chunk = |bytes_max, waits_when_full, bytes| {
         let pace = Pace { state_bytes_max: Some(bytes_max), waits_when_full, max_drift: None };
         let pacer = pacer(&table, pace);
-        pacer.change_bytes(bytes);
+        pacer.change_bytes(0, bytes);
         pacer.chunk_events_max()
     };
     const GIB: u64 = 1 << 30;
@@ -181,7 +181,7 @@ fn who_may_fail_does_not_wait() {
     let (table, slots) = slots();
     let pace = Pace { max_drift: None, state_bytes_max: Some(8_000), waits_when_full: false };
     let failing = pacer(&table, pace);
-    failing.change_bytes(8_000);
+    failing.change_bytes(0, 8_000);
     slots[0].advance(5);
     assert_eq!(waits(&failing, &slots), [false, false, false]);
 }
@@ -232,7 +232,7 @@ fn it_rings_when_something_has_changed() {
     assert_eq!(rings(&|| pacer.joined(1)), 0);
     assert_eq!(rings(&|| pacer.joined(1)), 1, "there is room again");
     assert_eq!(rings(&|| pacer.freed(0, [1, 1])), 0, "nobody asked since");
-    pacer.change_bytes(6_000);
+    pacer.change_bytes(0, 6_000);
     assert!(!pacer.admits(&slots[0], None));
     assert_eq!(rings(&|| pacer.joined(most)), 1, "nothing is in flight any more");
     slots[2].advance(5);
@@ -264,9 +264,9 @@ fn streams_do_not_wait_for_the_silent() {
     assert_eq!(waits(&bounded, &slots), [true, true, false]);
     slots[2].set_silent(true);
     assert_eq!(waits(&bounded, &slots), [true, false, false], "a file waits, as nobody writes it");
-    bounded.change_bytes(4_000);
+    bounded.change_bytes(0, 4_000);
     assert_eq!(waits(&bounded, &slots), [true, true, false]);
-    bounded.change_bytes(-1);
+    bounded.change_bytes(0, -1);
     assert_eq!(waits(&bounded, &slots), [true, false, false]);
     let mut ahead = RowsAhead::default();
     ahead.push(150, ROWS_AHEAD_MAX + 1);

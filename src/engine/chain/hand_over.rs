@@ -1,0 +1,338 @@
+//! What stands between two stages: takes what the one gives out, gives it its next key and time,
+//! and sends it to the shards of the other.
+//!
+//! It never waits: the core that it is on may be the one that must make room. What does not fit the
+//! lanes is kept here, and the stage is not stepped until all of it is sent; so there is at most
+//! what one batch of the stage makes. It counts as state.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::engine::chain::row::{JoinedRow, KeptKey, Stream};
+use crate::engine::error::Fault;
+use crate::error::{JoinError, PushError};
+use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, Side};
+use crate::exchange::{Flow, Pacer, PortId, Producer};
+use crate::join::{Emit, Sink, SinkError};
+use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
+use crate::shard::ShardError;
+use crate::time::{Timestamp, WATERMARK_END, WATERMARK_START};
+
+/// Gives a joined row its key for the next stage. The bytes are scratch space for a key that is put
+/// together, empty at each call.
+pub(in crate::engine) type KeyOf =
+    dyn for<'a> Fn(JoinedRow<'a>, &'a mut Vec<u8>) -> Key<'a> + Send + Sync;
+
+/// How rows get from one stage to the next; the same on all cores.
+#[derive(Clone)]
+pub(in crate::engine) struct HandOverPlan {
+    pub(super) key: Arc<KeyOf>,
+    /// The stream whose time the next interval is relative to.
+    pub(super) anchor: Stream,
+    /// How far that time may lie behind the stage's output watermark.
+    pub(super) back: i64,
+}
+
+/// Late rows of the earlier stages of one core, on their way to its sink.
+pub(in crate::engine) type LateBox = Arc<Mutex<Vec<LateRow>>>;
+
+/// A late row.
+#[derive(Debug)]
+pub(in crate::engine) struct LateRow {
+    pub(super) stream: Stream,
+    pub(super) key: KeptKey,
+    pub(super) ts: i64,
+    pub(super) row: Vec<u8>,
+    pub(super) lag: i64,
+}
+
+/// The sink of one core's shard of a stage that is not the last.
+pub(in crate::engine) struct HandOver {
+    plan: HandOverPlan,
+    /// Streams of a left row of the stage.
+    streams: usize,
+    producer: Producer,
+    port: PortId,
+    pacer: Pacer,
+    /// The shard's number among those of all stages.
+    number: usize,
+    packed: Vec<u8>,
+    key_bytes: Vec<u8>,
+    kept: Kept,
+    /// What is promised behind all of it.
+    watermark: i64,
+    is_ending: bool,
+    wants_flush: bool,
+    late: LateBox,
+    fault: Option<Fault>,
+    /// A shard of the next stage has gone: everything is about to stop.
+    is_refused: bool,
+}
+
+/// What did not fit the lanes, in order.
+#[derive(Default)]
+struct Kept {
+    batches: VecDeque<EventBatch>,
+    bytes: i64,
+    /// Bytes that the pacer knows of.
+    bytes_told: i64,
+}
+
+/// What an event that is kept takes beside its row.
+const EVENT_BYTES: usize = 24;
+
+/// Bytes that may be kept before the pacer hears of them.
+const BYTES_UNTOLD: i64 = 64 << 10;
+
+impl Kept {
+    fn push(
+        &mut self,
+        hasher: &KeyHasher,
+        key: Key<'_>,
+        ts: Timestamp,
+        row: &[u8],
+    ) -> Result<(), PushError> {
+        let kind = if key == Key::Null { BatchKind::NullKey } else { BatchKind::Keyed };
+        let has_room = |batch: &&mut EventBatch| {
+            let is_full =
+                batch.len() >= BATCH_EVENTS_MAX || batch.row_bytes() >= BATCH_ROW_BYTES_TARGET;
+            batch.kind == kind && !is_full
+        };
+        if self.batches.back_mut().filter(has_room).is_none() {
+            let mut batch = EventBatch::default();
+            batch.reset(Side::Left, 0, kind);
+            self.batches.push_back(batch);
+        }
+        // One is there: if not before, it has just been pushed.
+        let Some(batch) = self.batches.back_mut() else { return Ok(()) };
+        let before = batch.row_bytes();
+        batch.push(hasher, key, ts, row)?;
+        self.bytes += (batch.row_bytes() - before + EVENT_BYTES) as i64;
+        Ok(())
+    }
+
+    fn pop(&mut self) {
+        if let Some(batch) = self.batches.pop_front() {
+            self.bytes -= (batch.row_bytes() + EVENT_BYTES * batch.len()) as i64;
+        }
+        if self.batches.is_empty() {
+            self.bytes = 0;
+        }
+    }
+}
+
+impl HandOver {
+    /// `number` is the shard's among those of all stages, `streams` how many a left row is of.
+    pub(in crate::engine) fn new(
+        plan: HandOverPlan,
+        streams: usize,
+        (producer, port): (Producer, PortId),
+        (pacer, number): (Pacer, usize),
+        late: LateBox,
+    ) -> HandOver {
+        HandOver {
+            plan,
+            streams,
+            producer,
+            port,
+            pacer,
+            number,
+            packed: Vec::new(),
+            key_bytes: Vec::new(),
+            kept: Kept::default(),
+            watermark: WATERMARK_START,
+            is_ending: false,
+            wants_flush: false,
+            late,
+            fault: None,
+            is_refused: false,
+        }
+    }
+
+    /// Says what time it is: the arrival of what is given out from now on.
+    pub(in crate::engine) fn set_now(&mut self, now_ns: u64) {
+        self.producer.set_now(now_ns);
+    }
+
+    /// Sends what is kept and what is due, as far as the lanes take it.
+    pub(in crate::engine) fn pump(&mut self) -> Result<Flow, Fault> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let flow = self.try_pump();
+        self.note_kept();
+        match flow {
+            // Why that shard has gone is said there, and this one is stopped soon.
+            Err(PushError::Stopped) => {
+                self.is_refused = true;
+                Ok(Flow::Open)
+            }
+            Err(error) => Err(self.fail(&error)),
+            Ok(flow) => Ok(flow),
+        }
+    }
+
+    /// Whether nothing is left to be sent.
+    pub(in crate::engine) fn is_drained(&self) -> bool {
+        self.is_refused
+            || (self.kept.batches.is_empty()
+                && !self.wants_flush
+                && self.producer.unsent_events() == 0)
+    }
+
+    /// Rows that were handed over.
+    pub(in crate::engine) fn rows(&self) -> u64 {
+        self.producer.counters().events
+    }
+
+    fn try_pump(&mut self) -> Result<Flow, PushError> {
+        if self.is_refused {
+            return Ok(Flow::Open);
+        }
+        while let Some(batch) = self.kept.batches.front() {
+            match self.producer.push_batch(self.port, batch) {
+                Ok(_) => self.kept.pop(),
+                Err(PushError::Backpressure) => return Ok(Flow::Blocked),
+                Err(error) => return Err(error),
+            }
+        }
+        // Batches that were refused by a lane are tried again by a flush.
+        if self.wants_flush || self.producer.flow() == Flow::Blocked {
+            // Only now: everything that the promise speaks for was pushed.
+            if self.watermark > self.producer.watermark(self.port) {
+                self.producer.promise(self.port, self.watermark);
+            }
+            if self.is_ending {
+                self.producer.finish(self.port);
+            }
+            self.wants_flush = self.producer.flush()? == Flow::Blocked;
+        }
+        Ok(self.producer.flow())
+    }
+
+    fn give(&mut self, row: JoinedRow<'_>) {
+        if self.fault.is_some() || self.is_refused {
+            return;
+        }
+        match self.try_give(row) {
+            Ok(()) => {}
+            Err(PushError::Stopped) => self.is_refused = true,
+            Err(error) => drop(self.fail(&error)),
+        }
+        if self.kept.bytes - self.kept.bytes_told >= BYTES_UNTOLD {
+            self.note_kept();
+        }
+    }
+
+    fn try_give(&mut self, row: JoinedRow<'_>) -> Result<(), PushError> {
+        let HandOver { plan, packed, key_bytes, producer, port, kept, .. } = self;
+        packed.clear();
+        row.pack(packed).ok_or(PushError::BatchFull)?;
+        key_bytes.clear();
+        // Without the time that the next interval is relative to it matches nothing.
+        let (key, ts) = match row.part(plan.anchor).filter(|_| !row.is_behind()) {
+            Some(part) => ((plan.key)(row, key_bytes), part.ts),
+            None => (Key::Null, row.ts()),
+        };
+        let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
+        if kept.batches.is_empty() {
+            match producer.push(*port, key, ts, packed) {
+                Ok(_) => return Ok(()),
+                Err(PushError::Backpressure) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        kept.push(producer.hasher(), key, ts, packed)
+    }
+
+    /// Has what is kept counted as state, and sees to its bound.
+    fn note_kept(&mut self) {
+        let change = self.kept.bytes - self.kept.bytes_told;
+        if change == 0 {
+            return;
+        }
+        self.kept.bytes_told = self.kept.bytes;
+        let bytes = self.pacer.change_bytes(self.number, change);
+        if let Some(bytes_max) = self.pacer.state_bytes_max()
+            && bytes > bytes_max
+            && change > 0
+        {
+            let full = JoinError::StateFull { bytes, bytes_max };
+            self.fault.get_or_insert(Fault::Shard(ShardError::Join(full)));
+        }
+    }
+
+    fn fail(&mut self, error: &PushError) -> Fault {
+        let message = format!("a joined row cannot be handed to the next stage: {error}");
+        let sink_error = SinkError { message, closed: false };
+        self.fault.get_or_insert(Fault::Shard(ShardError::Sink(sink_error))).clone()
+    }
+}
+
+impl Emit for HandOver {
+    fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
+        self.give(JoinedRow::new(self.streams, left, Some(right)));
+    }
+
+    fn single(&mut self, side: Side, event: Event<'_>) {
+        // No stage of a chain is of a kind that gives out right rows.
+        debug_assert_eq!(side, Side::Left);
+        self.single_at(side, event, event.ts);
+    }
+
+    fn single_at(&mut self, _: Side, event: Event<'_>, ts: i64) {
+        // Without a key it may be as old as it likes.
+        let promised = if event.key == Key::Null { self.watermark } else { WATERMARK_START };
+        self.give(JoinedRow::new(self.streams, event, None).at(ts.max(promised)));
+    }
+
+    fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.push(LateRow::new(stream_of(side, self.streams), event, lag));
+    }
+}
+
+impl LateRow {
+    pub(super) fn new(stream: Stream, event: Event<'_>, lag: i64) -> LateRow {
+        let (key, row) = (KeptKey::new(event.key), event.row.to_vec());
+        LateRow { stream, key, ts: event.ts, row, lag }
+    }
+}
+
+/// The stream of a side of a stage whose left rows are of so many. Left rows of later stages are
+/// never late; they would be counted for the newest stream in them.
+pub(super) fn stream_of(side: Side, streams: usize) -> Stream {
+    match side {
+        Side::Left => Stream::of_index(streams - 1),
+        Side::Right => Stream::of_index(streams),
+    }
+}
+
+impl Sink for HandOver {
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.wants_flush = true;
+        // A fault stays, and whoever drives the shard asks for it.
+        let _ = self.pump();
+        Ok(())
+    }
+
+    fn output_watermark(&mut self, watermark: i64) -> Result<(), SinkError> {
+        // The end is told by the end itself, behind everything that is kept.
+        if watermark < WATERMARK_END {
+            self.watermark = self.watermark.max(watermark.saturating_sub(self.plan.back));
+        }
+        self.flush()
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.is_ending = true;
+        self.flush()
+    }
+}
+
+impl fmt::Debug for HandOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandOver").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
