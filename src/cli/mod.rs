@@ -61,11 +61,11 @@ pub enum Command {
     /// Joins two streams of files by key and time interval
     Join(Box<join::Args>),
     /// Measures the join on a made workload, beside what memory alone would charge
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Loads an engine at given rates, and measures latency from when events were due
     Load(Box<load::Args>),
     /// Writes a made workload as two files
-    Gen(r#gen::Args),
+    Gen(Box<r#gen::Args>),
     /// Compares a result, pair by pair, with an offline join of the whole files
     Verify(Box<verify::Args>),
     /// Suggests the settings of a join from historical files

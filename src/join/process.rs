@@ -270,7 +270,7 @@ impl<P: Process> ProcessJoin<P> {
                 KeyKind::Bytes => Key::Bytes(&owned.bytes),
             };
             let mut keyed = keys.keyed(slot, watermark, None, *finished, failure);
-            process.on_timer(Timer { key: key, ts }, &mut keyed, out);
+            process.on_timer(Timer { key, ts }, &mut keyed, out);
             keys.settle(slot, before, process);
         }
         true
