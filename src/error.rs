@@ -106,7 +106,7 @@ pub enum SpecError {
     /// The width of state's time buckets, in ticks, is under 1.
     BucketWidth(i64),
     /// The smallest chunk of state is not within
-    /// [`STATE_CHUNK_BYTES_MIN`](crate::limits::STATE_CHUNK_BYTES_MIN) and the most that the bound
+    /// [`STATE_CHUNK_BYTES_MIN`] and the most that the bound
     /// on state allows.
     ChunkBytes {
         /// What was asked for.

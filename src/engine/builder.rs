@@ -24,7 +24,7 @@ impl Emit for NoSinks {
 
 impl Sink for NoSinks {}
 
-/// Collects what an engine is made of; see [`Engine::builder`].
+/// Collects what an engine is made of; see [`Engine::builder`](crate::engine::Engine::builder).
 pub struct EngineBuilder<F> {
     pub(super) settings: Settings,
     pub(super) stage: StagePlan,

@@ -21,15 +21,25 @@ impl Rule {
     /// # Errors
     /// [`IntervalError`] when no two times can be that far apart.
     pub fn between(lo: Bound, hi: Bound) -> Result<Rule, IntervalError> {
-        Ok(Rule { interval: Interval::new(lo, hi)?, condition: None })
+        Ok(Rule::within(Interval::new(lo, hi)?))
+    }
+
+    /// Pairs whose times are within an interval of each other.
+    pub fn within(interval: Interval) -> Rule {
+        Rule { interval, condition: None }
     }
 
     /// Those of them that `holds` of, the left event first: see [`Condition`].
     pub fn when(
-        mut self,
+        self,
         holds: impl Fn(&Event<'_>, &Event<'_>) -> bool + Send + Sync + 'static,
     ) -> Rule {
-        self.condition = Some(Condition::new(holds));
+        self.with_condition(Condition::new(holds))
+    }
+
+    /// Those of them that a condition holds of.
+    pub fn with_condition(mut self, condition: Condition) -> Rule {
+        self.condition = Some(condition);
         self
     }
 
@@ -178,14 +188,24 @@ impl Rules {
     /// Starts the spec of a join by these rules. A [`condition`](JoinSpecBuilder::condition) set
     /// on it would take their place. Window joins go by windows, and take no rules.
     pub fn spec(&self) -> JoinSpecBuilder {
-        let book = Arc::clone(&self.0);
         let bound = |ticks: i64, end: i64| match ticks == end {
             true => Bound::Unbounded,
             false => Bound::Closed(ticks),
         };
         let reach = self.0.reach;
         JoinSpec::between(bound(reach.lo(), i64::MIN), bound(reach.hi(), i64::MAX))
-            .condition(move |left, right| book.holds(left, right))
+            .condition(self.holds())
+    }
+
+    /// The rules as the condition of a spec whose interval is their reach:
+    /// [`JoinSpec::with_condition`].
+    pub fn condition(&self) -> Condition {
+        Condition::new(self.holds())
+    }
+
+    fn holds(&self) -> impl Fn(&Event<'_>, &Event<'_>) -> bool + Send + Sync + 'static + use<> {
+        let book = Arc::clone(&self.0);
+        move |left, right| book.holds(left, right)
     }
 
     /// Judges pairs by another rule from `from` on: those whose later event has that time or a

@@ -19,6 +19,7 @@ mod order;
 mod output;
 mod pipes;
 mod profile;
+mod rules;
 mod sample;
 mod state;
 mod support;

@@ -21,6 +21,8 @@ pub(super) struct ExpressionPlan {
     select: Option<String>,
     /// By [`Side::index`]: columns whose type was given.
     types: [Vec<(String, ColumnType)>; 2],
+    /// Rules may come with conditions.
+    has_rules: bool,
 }
 
 impl ExpressionPlan {
@@ -32,11 +34,12 @@ impl ExpressionPlan {
         condition: &ConditionArgs,
         output: &OutputArgs,
     ) -> Result<ExpressionPlan, Failure> {
-        let ConditionArgs { condition, left_types, right_types } = condition;
+        let ConditionArgs { condition, rules, left_types, right_types } = condition;
         let plan = ExpressionPlan {
             condition: condition.clone(),
             select: output.select.clone(),
             types: [types(Side::Left, left_types)?, types(Side::Right, right_types)?],
+            has_rules: rules.is_some(),
         };
         let given = Side::BOTH.into_iter().find(|side| !plan.types[side.index()].is_empty());
         match given {
@@ -50,7 +53,7 @@ impl ExpressionPlan {
     }
 
     fn is_needed(&self) -> bool {
-        self.condition.is_some() || self.select.is_some()
+        self.condition.is_some() || self.select.is_some() || self.has_rules
     }
 }
 
@@ -113,10 +116,12 @@ impl Expressions {
 
     /// The filter as a join asks it.
     pub(super) fn condition(&self, with_position: bool) -> Option<Condition> {
-        let filter = self.filter.clone()?;
-        Some(Condition::new(move |left, right| {
-            filter.holds(row_of(left, with_position), row_of(right, with_position))
-        }))
+        self.filter.clone().map(|filter| condition_of(filter, with_position))
+    }
+
+    /// What makes further conditions on the same columns.
+    pub(super) fn filters(&self, with_position: bool) -> FilterMaker {
+        FilterMaker { scope: self.scope.clone(), with_position }
     }
 
     /// Says which values were not what they were taken for.
@@ -125,6 +130,30 @@ impl Expressions {
             console.warning(&warning);
         }
     }
+}
+
+/// Makes conditions that come while a join runs.
+pub(super) struct FilterMaker {
+    scope: Option<Arc<Scope>>,
+    with_position: bool,
+}
+
+impl FilterMaker {
+    /// The condition that a text is.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub(super) fn make(&self, text: &str) -> Result<Condition, String> {
+        let Some(scope) = &self.scope else { return Err("no columns are known".to_owned()) };
+        let filter = Filter::parse(text, scope).map_err(|error| error.to_string())?;
+        Ok(condition_of(filter, self.with_position))
+    }
+}
+
+fn condition_of(filter: Filter, with_position: bool) -> Condition {
+    Condition::new(move |left, right| {
+        filter.holds(row_of(left, with_position), row_of(right, with_position))
+    })
 }
 
 /// The row of an event, which may stand behind its position.

@@ -12,6 +12,7 @@ mod outputs;
 mod paths;
 mod plan;
 mod report;
+mod rules;
 mod run;
 mod size;
 mod window;

@@ -25,6 +25,7 @@ pub(super) struct Plan {
     pub(super) sides: [SidePlan; 2],
     pub(super) matching: Matching,
     pub(super) expressions: ExpressionPlan,
+    pub(super) rules: Option<PathBuf>,
     pub(super) kind: JoinKind,
     pub(super) zone: Zone,
     /// The tick of the run, if it was given.
@@ -93,6 +94,7 @@ impl Plan {
             sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
             matching: Matching::resolve(&args.matching)?,
             expressions: ExpressionPlan::resolve(&args.condition, &args.output)?,
+            rules: args.condition.rules.clone(),
             kind: args.matching.kind.into(),
             zone: option("--timezone", Zone::parse(&args.time.timezone))?,
             unit: args.time.time_unit.map(|unit| match unit {

@@ -11,6 +11,7 @@ use crate::cli::join::open::open;
 use crate::cli::join::outputs::{self, Outputs};
 use crate::cli::join::plan::Plan;
 use crate::cli::join::report::{Latency, Report, SideRows};
+use crate::cli::join::rules::Control;
 use crate::cli::join::size::{show_size_down, show_size_up};
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::{Console, Failure, StopSignal, os};
@@ -40,6 +41,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     if let Some(condition) = expressions.condition(plan.machine.deterministic) {
         spec = spec.with_condition(condition);
     }
+    let (control, spec) = Control::start(plan, unit, &expressions, spec)?;
     let times = SourceTimes::new(plan, unit)?;
     let drift = max_drift(plan, &spec, unit);
     let mut builder = Engine::builder(spec.clone())
@@ -79,9 +81,20 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
         Console::stderr().note(note);
     }
     engine.seal();
-    let signal = watch(&engine, plan, &feeds, unit);
+    let fault = || control.as_ref().and_then(Control::fault);
+    let signal = match watch(&engine, plan, &feeds, unit, &fault) {
+        Ok(signal) => signal,
+        Err(fault) => {
+            // Nothing that it has found counts.
+            let _ = engine.shutdown();
+            return Err(fault);
+        }
+    };
     let finished = if signal.is_some() { engine.shutdown() } else { engine.finish() };
     let finished = finished.map_err(|error| explain(error, plan, unit))?;
+    if let Some(fault) = fault() {
+        return Err(fault);
+    }
     expressions.warn(Console::stderr());
     conclude(plan, unit, finished, signal, &outputs, &feeds)
 }
@@ -121,18 +134,25 @@ fn max_drift(plan: &Plan, spec: &JoinSpec, unit: TimeUnit) -> Option<i64> {
 }
 
 /// Waits for the end, drawing progress. Returns the signal that ended it, if one did.
+///
+/// # Errors
+/// The fault of something beside the engine.
 fn watch(
     engine: &Engine<RowSink, AnyJoin>,
     plan: &Plan,
     feeds: &Feeds,
     unit: TimeUnit,
-) -> Option<StopSignal> {
+    fault: &dyn Fn() -> Option<Failure>,
+) -> Result<Option<StopSignal>, Failure> {
     let mut progress = Progress::new(plan.progress == When::Always, plan.progress == When::Never);
     let mut signal = None;
     while !engine.wait(LOOK) {
         signal = os::interrupted();
         if signal.is_some() {
             break;
+        }
+        if let Some(fault) = fault() {
+            return Err(fault);
         }
         if let Some(progress) = progress.as_mut().filter(|progress| progress.is_due())
             && let Ok(metrics) = engine.metrics()
@@ -155,7 +175,7 @@ fn watch(
     if let Some(progress) = &mut progress {
         progress.clear();
     }
-    signal
+    Ok(signal)
 }
 
 /// Puts outputs in their places and reports.
