@@ -22,6 +22,7 @@ mod os;
 mod plot;
 mod profile;
 mod progress;
+mod run;
 mod shape;
 mod text;
 mod tune;
@@ -58,8 +59,10 @@ pub struct Cli {
 /// The commands, in the order of the help text.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Joins two streams of files by key and time interval
+    /// Joins two streams of files, or more, by key and time interval
     Join(Box<join::Args>),
+    /// Runs a join whose options are in a file
+    Run(run::Args),
     /// Measures the join on a made workload, beside what memory alone would charge
     Bench(Box<bench::Args>),
     /// Loads an engine at given rates, and measures latency from when events were due
@@ -93,7 +96,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(Stop::Failure(failure)) => return ended(Err(failure)),
     };
     let done = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => run(cli.command),
+        Ok(cli) => run_command(cli.command),
         Err(error) => return clap_ended(&error.format(&mut command())),
     };
     ended(done.map_err(|failure| match &profile {
@@ -159,9 +162,10 @@ pub fn command() -> clap::Command {
     profile::with_option(Cli::command())
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run_command(command: Command) -> Result<(), Failure> {
     match command {
         Command::Join(args) => join::run(*args),
+        Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Gen(args) => r#gen::run(&args),

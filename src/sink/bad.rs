@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::event::Side;
 use crate::join::SinkError;
 use crate::sink::Output;
 use crate::sink::encode::push_cell;
@@ -37,13 +36,14 @@ impl BadRows {
         }
     }
 
-    /// Writes one row down, at once: bad rows are few, and whoever looks for them should find them.
+    /// Writes down one row of a side, or of a further stream of that name, at once: bad rows are
+    /// few, and whoever looks for them should find them.
     ///
     /// # Errors
     /// As [`Output::write`].
     pub fn write(
         &self,
-        side: Side,
+        side: &str,
         file: &str,
         line: u64,
         column: &str,
@@ -51,7 +51,7 @@ impl BadRows {
         row: &[u8],
     ) -> Result<(), SinkError> {
         let line = line.to_string();
-        let cells = [side.name(), file, &line, column, reason].map(str::as_bytes);
+        let cells = [side, file, &line, column, reason].map(str::as_bytes);
         let mut out = Vec::new();
         for (place, cell) in cells.into_iter().chain([row]).enumerate() {
             match self.format {
@@ -101,7 +101,7 @@ mod tests {
             let (output, _) = Output::open(&path, OpenMode::Replace).unwrap();
             let output = Arc::new(output);
             let bad = BadRows::new(Arc::clone(&output), format);
-            bad.write(Side::Right, "f.csv", 3, "ts", "no, time", b"a,\"b\"").unwrap();
+            bad.write("right", "f.csv", 3, "ts", "no, time", b"a,\"b\"").unwrap();
             output.commit().unwrap();
             assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
         }

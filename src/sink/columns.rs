@@ -2,9 +2,20 @@
 
 use std::collections::HashSet;
 
-/// The names of the output's columns: all left ones, then all right ones.
+/// What a stream of a join is called: `left`, `right`, then `then1` and on.
+pub fn stream_name(stream: usize) -> String {
+    match stream {
+        0 => "left".to_owned(),
+        1 => "right".to_owned(),
+        stream => format!("then{}", stream - 1),
+    }
+}
+
+/// The names of the output's columns: all left ones, then all right ones, then those of further
+/// streams.
 ///
-/// A right column whose name is taken gets the suffix `_right`, as often as it takes.
+/// A right column whose name is taken gets the suffix `_right`, as often as it takes; one of the
+/// first further stream `_then1`, and so on.
 ///
 /// ```
 /// use intervale::sink::Columns;
@@ -15,36 +26,54 @@ use std::collections::HashSet;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    left: Vec<String>,
-    right: Vec<String>,
+    streams: Vec<Vec<String>>,
 }
 
 impl Columns {
     /// Names for the columns of both inputs, as the inputs name them.
     pub fn new(left: &[String], right: &[String]) -> Columns {
-        let mut taken: HashSet<String> = left.iter().cloned().collect();
-        let right = right.iter().map(|name| free_name(name, "_right", &mut taken)).collect();
-        Columns { left: left.to_vec(), right }
+        Columns::of(&[left, right])
+    }
+
+    /// Names for the columns of any number of streams.
+    pub fn of(streams: &[&[String]]) -> Columns {
+        let (first, rest) = streams.split_first().unwrap_or((&(&[] as &[String]), &[]));
+        let taken = first.iter().cloned().collect();
+        let mut columns = Columns { streams: vec![first.to_vec()] };
+        columns.add(rest, 1, taken);
+        columns
     }
 
     /// The left columns.
     pub fn left(&self) -> &[String] {
-        &self.left
+        self.stream(0)
     }
 
     /// The right columns, as the output names them.
     pub fn right(&self) -> &[String] {
-        &self.right
+        self.stream(1)
+    }
+
+    /// The columns of a stream, as the output names them.
+    pub fn stream(&self, stream: usize) -> &[String] {
+        self.streams.get(stream).map_or(&[], Vec::as_slice)
     }
 
     /// The same columns behind `before`, which keep their names: a left column of such a name gets
     /// the suffix `_left`.
     pub fn behind(&self, before: &[&str]) -> Columns {
-        let mut taken: HashSet<String> = before.iter().map(|name| name.to_string()).collect();
-        let left: Vec<_> =
-            self.left.iter().map(|name| free_name(name, "_left", &mut taken)).collect();
-        let right = self.right.iter().map(|name| free_name(name, "_right", &mut taken)).collect();
-        Columns { left, right }
+        let streams: Vec<&[String]> = self.streams.iter().map(Vec::as_slice).collect();
+        let mut columns = Columns::default();
+        columns.add(&streams, 0, before.iter().map(|name| name.to_string()).collect());
+        columns
+    }
+
+    fn add(&mut self, streams: &[&[String]], first: usize, mut taken: HashSet<String>) {
+        for (stream, names) in (first..).zip(streams) {
+            let suffix = format!("_{}", stream_name(stream));
+            let free = names.iter().map(|name| free_name(name, &suffix, &mut taken));
+            self.streams.push(free.collect());
+        }
     }
 }
 
@@ -69,6 +98,9 @@ mod tests {
     fn names_stay_distinct() {
         let columns = Columns::new(&names(&["a", "a_right"]), &names(&["a", "b", "b"]));
         assert_eq!(columns.right(), ["a_right_right", "b", "b_right"]);
+        let three = [names(&["a"]), names(&["a"]), names(&["a", "a_right"])];
+        let three = Columns::of(&three.each_ref().map(Vec::as_slice));
+        assert_eq!(three.stream(2), ["a_then1", "a_right_then1"]);
         let late = Columns::new(&names(&["side"]), &names(&["side"])).behind(&["side"]);
         assert_eq!(
             (late.left(), late.right()),

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use memchr::memchr3;
 
-use crate::event::Side;
 use crate::expr::{Row, Rows, Selection};
+use crate::sink::LeftOut;
 use crate::sink::chosen::Chosen;
+use crate::sink::columns::{Columns, stream_name};
 use crate::sink::json::{Members, push_string, string_text};
-use crate::sink::{Columns, LeftOut};
 use crate::source::{RowFormat, fields};
 
 /// One side's rows: how they stand in its files, and which columns they have there.
@@ -31,7 +31,7 @@ pub struct SideRows {
 pub struct Encoder {
     to: RowFormat,
     header: Vec<u8>,
-    /// By [`Side::index`]; one side only in semi and anti joins.
+    /// By stream, left and right first; one only in semi and anti joins.
     sides: Vec<SideEncoder>,
     /// `"side":` and `"lag_ms":` of late rows in JSON.
     late_labels: [Vec<u8>; 2],
@@ -53,7 +53,9 @@ struct SideEncoder {
     places: HashMap<Vec<u8>, usize>,
     /// In JSON, `"name":` of each column as the output calls it.
     labels: Vec<Vec<u8>>,
-    side: Side,
+    /// 0 for left, 1 for right.
+    stream: usize,
+    name: String,
     /// What stands where the side has no row.
     padding: Vec<u8>,
 }
@@ -61,9 +63,8 @@ struct SideEncoder {
 impl Encoder {
     /// For pairs and padded rows, or for left rows alone (semi and anti joins).
     pub fn pairs(to: RowFormat, left: &SideRows, right: &SideRows, left_only: bool) -> Encoder {
-        let columns = Columns::new(&left.columns, &right.columns);
-        let sides = if left_only { vec![left] } else { vec![left, right] };
-        Encoder::new(to, &sides, &columns, &[])
+        let both = [left, right];
+        Encoder::joined(to, if left_only { &both[..1] } else { &both })
     }
 
     /// For pairs, padded and single rows of columns that were chosen.
@@ -74,21 +75,23 @@ impl Encoder {
         Encoder { to, header, sides, late_labels, chosen: Some(chosen) }
     }
 
-    /// For late rows of either side: the side, how late it was (in ticks of `unit`), the row.
-    pub fn late(to: RowFormat, left: &SideRows, right: &SideRows, unit: &str) -> Encoder {
+    /// For rows of any number of streams.
+    pub fn joined(to: RowFormat, streams: &[&SideRows]) -> Encoder {
+        Encoder::new(to, streams, &columns_of(streams), &[])
+    }
+
+    /// For late rows of any stream: its name, how late it was (in ticks of `unit`), the row.
+    pub fn late(to: RowFormat, streams: &[&SideRows], unit: &str) -> Encoder {
         let lag = format!("lag_{unit}");
         let before = ["side", lag.as_str()];
-        let columns = Columns::new(&left.columns, &right.columns).behind(&before);
-        Encoder::new(to, &[left, right], &columns, &before)
+        Encoder::new(to, streams, &columns_of(streams).behind(&before), &before)
     }
 
     fn new(to: RowFormat, rows: &[&SideRows], columns: &Columns, before: &[&str]) -> Encoder {
-        let names = [columns.left(), columns.right()];
-        let names = &names[..rows.len()];
+        let names = (0..rows.len()).map(|stream| columns.stream(stream));
         let mut header = Vec::new();
         if let RowFormat::Delimited { delimiter } = to {
-            let all =
-                before.iter().copied().chain(names.iter().copied().flatten().map(String::as_str));
+            let all = before.iter().copied().chain(names.clone().flatten().map(String::as_str));
             for (place, name) in all.enumerate() {
                 if place > 0 {
                     header.push(delimiter);
@@ -97,14 +100,14 @@ impl Encoder {
             }
             header.push(b'\n');
         }
-        let sides = rows.iter().zip(names).zip(Side::BOTH);
+        let sides = rows.iter().zip(names).enumerate();
         let label =
             |place: usize| before.get(place).map(|name| json_label(name)).unwrap_or_default();
         Encoder {
             to,
             header,
             sides: sides
-                .map(|((rows, names), side)| SideEncoder::new(to, rows, names, side))
+                .map(|(stream, (rows, names))| SideEncoder::new(to, rows, names, stream))
                 .collect(),
             late_labels: [label(0), label(1)],
             chosen: None,
@@ -122,49 +125,62 @@ impl Encoder {
             return chosen.push(out, rows);
         }
         let rows = rows.sides.map(|row| row.map(|row: Row<'_>| row.bytes));
-        match self.to {
-            RowFormat::Delimited { delimiter } => {
-                self.push_delimited(out, rows, delimiter, scratch);
-            }
-            RowFormat::JsonLines => self.push_json(out, rows),
-        }
+        self.push_row(out, &rows, scratch);
     }
 
-    /// Appends a late row.
+    /// Appends a late row of a stream.
     pub(super) fn push_late(
         &self,
         out: &mut Vec<u8>,
-        side: Side,
+        stream: usize,
         lag: i64,
         row: &[u8],
         scratch: &mut Scratch,
     ) {
+        let Some(side) = self.sides.get(stream) else { return };
         match self.to {
             RowFormat::Delimited { delimiter } => {
-                out.extend_from_slice(side.name().as_bytes());
+                out.extend_from_slice(side.name.as_bytes());
                 out.push(delimiter);
                 out.extend_from_slice(lag.to_string().as_bytes());
                 out.push(delimiter);
-                self.push_delimited(out, one_side(side, row), delimiter, scratch);
+                let mut rows = vec![None; self.sides.len()];
+                rows[stream] = Some(row);
+                self.push_delimited(out, &rows, delimiter, scratch);
             }
             RowFormat::JsonLines => {
                 out.push(b'{');
                 out.extend_from_slice(&self.late_labels[0]);
-                push_string(out, side.name().as_bytes());
+                push_string(out, side.name.as_bytes());
                 out.push(b',');
                 out.extend_from_slice(&self.late_labels[1]);
                 out.extend_from_slice(lag.to_string().as_bytes());
-                // The other side's columns would only be in the way.
-                self.sides[side.index()].push_members(out, row, None);
+                // The other streams' columns would only be in the way.
+                side.push_members(out, row, None);
                 out.extend_from_slice(b"}\n");
             }
+        }
+    }
+
+    /// Appends a row of all streams, padded where one has none.
+    pub(super) fn push_row(
+        &self,
+        out: &mut Vec<u8>,
+        rows: &[Option<&[u8]>],
+        scratch: &mut Scratch,
+    ) {
+        match self.to {
+            RowFormat::Delimited { delimiter } => {
+                self.push_delimited(out, rows, delimiter, scratch)
+            }
+            RowFormat::JsonLines => self.push_json(out, rows),
         }
     }
 
     fn push_delimited(
         &self,
         out: &mut Vec<u8>,
-        rows: [Option<&[u8]>; 2],
+        rows: &[Option<&[u8]>],
         delimiter: u8,
         scratch: &mut Scratch,
     ) {
@@ -186,14 +202,13 @@ impl Encoder {
         out.push(b'\n');
     }
 
-    fn push_json(&self, out: &mut Vec<u8>, rows: [Option<&[u8]>; 2]) {
+    fn push_json(&self, out: &mut Vec<u8>, rows: &[Option<&[u8]>]) {
         out.push(b'{');
         for (place, side) in self.sides.iter().enumerate() {
             match rows[place] {
                 Some(row) => {
-                    let other = if place == 0 { 1 } else { 0 };
-                    let other = self.sides.get(other).map(|side| (side, rows[other], place == 1));
-                    side.push_members(out, row, other);
+                    let others = Others { sides: &self.sides, rows, place };
+                    side.push_members(out, row, Some(others));
                 }
                 None => {
                     push_comma(out);
@@ -205,11 +220,30 @@ impl Encoder {
     }
 }
 
-/// The other side of a row: its encoder, its row, and whether its members were written before.
-type Other<'a> = (&'a SideEncoder, Option<&'a [u8]>, bool);
+/// The other streams of a row: their encoders, their rows, and the place of the stream itself.
+#[derive(Clone, Copy)]
+struct Others<'a> {
+    sides: &'a [SideEncoder],
+    rows: &'a [Option<&'a [u8]>],
+    place: usize,
+}
+
+impl Others<'_> {
+    /// Whether another stream has a column of that name, or has written a member of it.
+    fn have(&self, text: &[u8]) -> bool {
+        let label = json_label(&String::from_utf8_lossy(text));
+        self.sides.iter().zip(self.rows).enumerate().any(|(place, (side, row))| {
+            let mut members = Members::new(row.unwrap_or_default());
+            place != self.place
+                && (side.labels.contains(&label)
+                    || (place < self.place && side.from == RowFormat::JsonLines)
+                        && members.any(|(other, _)| *string_text(other) == *text))
+        })
+    }
+}
 
 impl SideEncoder {
-    fn new(to: RowFormat, rows: &SideRows, names: &[String], side: Side) -> SideEncoder {
+    fn new(to: RowFormat, rows: &SideRows, names: &[String], stream: usize) -> SideEncoder {
         let labels: Vec<Vec<u8>> = names.iter().map(|name| json_label(name)).collect();
         let padding = match to {
             RowFormat::Delimited { delimiter } => vec![delimiter; names.len().saturating_sub(1)],
@@ -221,7 +255,8 @@ impl SideEncoder {
         };
         let places =
             rows.columns.iter().enumerate().map(|(at, name)| (name.clone().into_bytes(), at));
-        SideEncoder { from: rows.format, places: places.collect(), labels, side, padding }
+        let name = stream_name(stream);
+        SideEncoder { from: rows.format, places: places.collect(), labels, stream, name, padding }
     }
 
     /// Appends the cells of a row of another format.
@@ -246,7 +281,7 @@ impl SideEncoder {
                             let start = value.as_ptr().addr() - row.as_ptr().addr();
                             scratch.cells[place] = Some(start..start + value.len());
                         }
-                        None => scratch.left_out.add(self.side, &string_text(name), 1),
+                        None => scratch.left_out.add(self.stream, &string_text(name), 1),
                     }
                 }
                 for (place, cell) in scratch.cells.iter().enumerate() {
@@ -263,7 +298,7 @@ impl SideEncoder {
     }
 
     /// Appends the members of a row; a comma goes before them unless they are the first.
-    fn push_members(&self, out: &mut Vec<u8>, row: &[u8], other: Option<Other<'_>>) {
+    fn push_members(&self, out: &mut Vec<u8>, row: &[u8], others: Option<Others<'_>>) {
         match self.from {
             RowFormat::Delimited { delimiter } => {
                 let cells = fields::delimited(row, delimiter);
@@ -278,7 +313,7 @@ impl SideEncoder {
                     push_comma(out);
                     match self.places.get(&*string_text(name)) {
                         Some(&place) => out.extend_from_slice(&self.labels[place]),
-                        None => self.push_other_name(out, name, other),
+                        None => self.push_other_name(out, name, others),
                     }
                     out.extend_from_slice(value);
                 }
@@ -286,23 +321,12 @@ impl SideEncoder {
         }
     }
 
-    /// Appends the name of a member that is no column, with a suffix if the other side has it.
+    /// Appends the name of a member that is no column, with a suffix if another stream has it.
     #[cold]
-    fn push_other_name(&self, out: &mut Vec<u8>, name: &[u8], other: Option<Other<'_>>) {
+    fn push_other_name(&self, out: &mut Vec<u8>, name: &[u8], others: Option<Others<'_>>) {
         let text = string_text(name);
-        let is_taken = |(side, row, was_first): Other<'_>| {
-            let label = json_label(&String::from_utf8_lossy(&text));
-            let mut members = Members::new(row.unwrap_or_default());
-            side.labels.contains(&label)
-                || (was_first && side.from == RowFormat::JsonLines)
-                    && members.any(|(other, _)| string_text(other) == text)
-        };
-        if other.is_some_and(is_taken) {
-            let suffix = match self.side {
-                Side::Left => "_left",
-                Side::Right => "_right",
-            };
-            push_string(out, &[&text, suffix.as_bytes()].concat());
+        if others.is_some_and(|others| others.have(&text)) {
+            push_string(out, &[&*text, b"_", self.name.as_bytes()].concat());
         } else {
             out.extend_from_slice(name);
         }
@@ -310,11 +334,8 @@ impl SideEncoder {
     }
 }
 
-fn one_side(side: Side, row: &[u8]) -> [Option<&[u8]>; 2] {
-    match side {
-        Side::Left => [Some(row), None],
-        Side::Right => [None, Some(row)],
-    }
+fn columns_of(streams: &[&SideRows]) -> Columns {
+    Columns::of(&streams.iter().map(|rows| &rows.columns[..]).collect::<Vec<_>>())
 }
 
 /// A comma, unless an object has just been opened.
@@ -351,6 +372,7 @@ pub(super) fn push_cell(out: &mut Vec<u8>, text: &[u8], delimiter: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Side;
 
     fn side(format: RowFormat, columns: &str) -> SideRows {
         SideRows { format, columns: columns.split(',').map(str::to_owned).collect() }
@@ -429,21 +451,38 @@ mod tests {
         let mut scratch = Scratch::default();
         pushed(&encoder, [Some("{\"x\":1}"), Some("{\"y\":1,\"b\":2}")], &mut scratch);
         let fields: Vec<_> = scratch.left_out.fields().collect();
-        assert_eq!(fields, [(Side::Left, "x".into(), 1), (Side::Right, "y".into(), 1)]);
+        assert_eq!(fields, [(0, "x".into(), 1), (1, "y".into(), 1)]);
+    }
+
+    #[test]
+    fn rows_of_many_streams_have_all_columns() {
+        let streams = [&csv("a,b"), &json("a"), &csv("a,c")];
+        let rows = [Some(&b"1,2"[..]), Some(b"{\"a\":3,\"c\":4}"), None];
+        let push = |to| {
+            let encoder = Encoder::joined(to, &streams);
+            let mut out = encoder.header().to_vec();
+            encoder.push_row(&mut out, &rows, &mut Scratch::default());
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(push(RowFormat::CSV), "a,b,a_right,a_then1,c\n1,2,3,,\n");
+        assert_eq!(
+            push(RowFormat::JsonLines),
+            "{\"a\":\"1\",\"b\":\"2\",\"a_right\":3,\"c_right\":4,\"a_then1\":null,\"c\":null}\n"
+        );
     }
 
     #[test]
     fn late_rows_say_their_side_and_lag() {
         let late = |encoder: &Encoder, of: Side, row: &str| {
             let mut out = Vec::new();
-            encoder.push_late(&mut out, of, 40, row.as_bytes(), &mut Scratch::default());
+            encoder.push_late(&mut out, of.index(), 40, row.as_bytes(), &mut Scratch::default());
             String::from_utf8(out).unwrap()
         };
-        let encoder = Encoder::late(RowFormat::CSV, &csv("side,b"), &csv("c"), "us");
+        let encoder = Encoder::late(RowFormat::CSV, &[&csv("side,b"), &csv("c")], "us");
         assert_eq!(encoder.header(), b"side,lag_us,side_left,b,c\n");
         assert_eq!(late(&encoder, Side::Left, "1,2"), "left,40,1,2,\n");
         assert_eq!(late(&encoder, Side::Right, "3"), "right,40,,,3\n");
-        let encoder = Encoder::late(RowFormat::JsonLines, &csv("side,b"), &json("c"), "ms");
+        let encoder = Encoder::late(RowFormat::JsonLines, &[&csv("side,b"), &json("c")], "ms");
         assert_eq!(
             late(&encoder, Side::Left, "1,2"),
             "{\"side\":\"left\",\"lag_ms\":40,\"side_left\":\"1\",\"b\":\"2\"}\n"

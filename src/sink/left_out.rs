@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::event::Side;
-
 /// Fields of JSON rows for which a CSV or TSV output has no column, and how often each came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    fields: BTreeMap<(bool, Vec<u8>), u64>,
+    fields: BTreeMap<(usize, Vec<u8>), u64>,
     /// Of fields beyond [`LeftOut::NAMES_MAX`].
     others: u64,
 }
@@ -19,8 +17,8 @@ impl LeftOut {
 
     /// Counts values of a field.
     #[cold]
-    pub(super) fn add(&mut self, side: Side, name: &[u8], times: u64) {
-        let field = (side == Side::Right, name.to_vec());
+    pub(super) fn add(&mut self, stream: usize, name: &[u8], times: u64) {
+        let field = (stream, name.to_vec());
         if self.fields.len() < LeftOut::NAMES_MAX || self.fields.contains_key(&field) {
             *self.fields.entry(field).or_default() += times;
         } else {
@@ -31,9 +29,8 @@ impl LeftOut {
     /// Adds what another core has left out.
     pub(super) fn merge(&mut self, other: LeftOut) {
         self.others += other.others;
-        for ((is_right, name), times) in other.fields {
-            let side = if is_right { Side::Right } else { Side::Left };
-            self.add(side, &name, times);
+        for ((stream, name), times) in other.fields {
+            self.add(stream, &name, times);
         }
     }
 
@@ -42,12 +39,11 @@ impl LeftOut {
         self.fields.is_empty()
     }
 
-    /// The fields that are kept apart: side, name, how often; by side and name.
-    pub fn fields(&self) -> impl Iterator<Item = (Side, Cow<'_, str>, u64)> {
-        self.fields.iter().map(|((is_right, name), times)| {
-            let side = if *is_right { Side::Right } else { Side::Left };
-            (side, String::from_utf8_lossy(name), *times)
-        })
+    /// The fields that are kept apart: stream (0 for left, 1 for right), name, how often; by stream
+    /// and name.
+    pub fn fields(&self) -> impl Iterator<Item = (usize, Cow<'_, str>, u64)> {
+        let fields = self.fields.iter();
+        fields.map(|((stream, name), times)| (*stream, String::from_utf8_lossy(name), *times))
     }
 
     /// Values of all other fields.
@@ -63,17 +59,17 @@ mod tests {
     #[test]
     fn fields_are_named_by_side_and_beyond_some_only_counted() {
         let (mut all, mut one) = (LeftOut::default(), LeftOut::default());
-        one.add(Side::Right, b"b", 2);
-        one.add(Side::Left, b"z", 1);
+        one.add(1, b"b", 2);
+        one.add(0, b"z", 1);
         all.merge(one.clone());
         all.merge(one);
         let fields: Vec<_> = all.fields().collect();
-        assert_eq!(fields, [(Side::Left, "z".into(), 2), (Side::Right, "b".into(), 4)]);
+        assert_eq!(fields, [(0, "z".into(), 2), (1, "b".into(), 4)]);
         for number in 0..LeftOut::NAMES_MAX {
-            all.add(Side::Left, format!("f{number}").as_bytes(), 1);
+            all.add(0, format!("f{number}").as_bytes(), 1);
         }
         assert_eq!((all.fields().count(), all.others()), (LeftOut::NAMES_MAX, 2));
-        all.add(Side::Right, b"b", 1);
-        assert_eq!(all.fields().last(), Some((Side::Right, "b".into(), 5)));
+        all.add(1, b"b", 1);
+        assert_eq!(all.fields().last(), Some((1, "b".into(), 5)));
     }
 }

@@ -69,6 +69,7 @@ impl RowSinks {
             late_slices: Slices::new(i64::MAX),
             slices: Slices::new(self.sorter.as_ref().map_or(1, |(_, options)| options.slice)),
             scratch: Scratch::default(),
+            positions: Vec::new(),
             failed: None,
         }
     }
@@ -99,6 +100,8 @@ pub struct RowSink {
     /// Late rows of a sorted output.
     late_slices: Slices,
     scratch: Scratch,
+    /// Of the streams of a joined row.
+    positions: Vec<u8>,
     /// After this nothing is gathered any more.
     failed: Option<SinkError>,
 }
@@ -164,11 +167,7 @@ impl RowSink {
             out.clear();
             return;
         }
-        self.block.rows += 1;
-        if self.block.bytes.len() >= BLOCK_BYTES {
-            let written = self.block.write_to(&self.shared.output);
-            self.keep(written);
-        }
+        self.wrote_row();
     }
 
     /// The position and the row as it stands in the input.
@@ -180,6 +179,69 @@ impl RowSink {
                 Some((position, row)) => (position.0, Some(row)),
                 None => (NO_POSITION, Some(event.row)),
             },
+        }
+    }
+
+    /// A row of several streams with its output time; in order by that, then by the positions of
+    /// the streams, one that has no row behind those that have.
+    pub fn joined<'a>(&mut self, ts: i64, rows: impl Iterator<Item = Option<&'a [u8]>>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        let rows: Vec<Option<&[u8]>> = rows
+            .map(|row| {
+                let split = row.filter(|_| self.shared.sorter.is_some()).and_then(split_position);
+                let position = split.map_or(NO_POSITION, |(position, _)| position.0);
+                positions.extend_from_slice(&position.to_be_bytes());
+                split.map(|(_, row)| row).or(row)
+            })
+            .collect();
+        let out = &mut self.block.bytes;
+        self.shared.encoder.push_row(out, &rows, &mut self.scratch);
+        if self.shared.sorter.is_some() {
+            self.slices.push(Place { time: ts, left: 0, right: 0 }, &positions, out);
+            out.clear();
+        } else {
+            self.wrote_row();
+        }
+        self.positions = positions;
+    }
+
+    /// A late row of a stream.
+    pub fn late_of(&mut self, stream: usize, event: Event<'_>, lag: i64) {
+        let (position, Some(row)) = self.split(Some(event)) else { return };
+        let shared = Arc::clone(&self.shared);
+        let Some((encoder, output)) = shared.late.as_ref().filter(|_| self.failed.is_none()) else {
+            return;
+        };
+        encoder.push_late(&mut self.late.bytes, stream, lag, row, &mut self.scratch);
+        if shared.late_sorter.is_some() {
+            // Left rows first, then those of the newest stream, and so on to the right ones.
+            let (left, right) = match stream {
+                0 => (position, NO_POSITION),
+                stream => (NO_POSITION - (stream as u64 - 1), position),
+            };
+            let mut number = [0; 8];
+            let key = key_bytes(event.key, &mut number);
+            self.late_slices.push(Place { time: event.ts, left, right }, key, &self.late.bytes);
+            self.late.bytes.clear();
+            return;
+        }
+        self.late.rows += 1;
+        if self.late.bytes.len() >= BLOCK_BYTES {
+            let written = self.late.write_to(output);
+            self.keep(written);
+        }
+    }
+
+    /// A row is in the block that is written to the output.
+    fn wrote_row(&mut self) {
+        self.block.rows += 1;
+        if self.block.bytes.len() >= BLOCK_BYTES {
+            let written = self.block.write_to(&self.shared.output);
+            self.keep(written);
         }
     }
 
@@ -230,28 +292,7 @@ impl Emit for RowSink {
     }
 
     fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {
-        let (position, Some(row)) = self.split(Some(event)) else { return };
-        let shared = Arc::clone(&self.shared);
-        let Some((encoder, output)) = shared.late.as_ref().filter(|_| self.failed.is_none()) else {
-            return;
-        };
-        encoder.push_late(&mut self.late.bytes, side, lag, row, &mut self.scratch);
-        if shared.late_sorter.is_some() {
-            let (left, right) = match side {
-                Side::Left => (position, NO_POSITION),
-                Side::Right => (NO_POSITION, position),
-            };
-            let mut number = [0; 8];
-            let key = key_bytes(event.key, &mut number);
-            self.late_slices.push(Place { time: event.ts, left, right }, key, &self.late.bytes);
-            self.late.bytes.clear();
-            return;
-        }
-        self.late.rows += 1;
-        if self.late.bytes.len() >= BLOCK_BYTES {
-            let written = self.late.write_to(output);
-            self.keep(written);
-        }
+        self.late_of(side.index(), event, lag);
     }
 }
 

@@ -14,6 +14,7 @@ fn help(args: &str, expected: ExpectFile) {
 fn help_texts() {
     help("--help", expect_file!["../data/help/intervale.txt"]);
     help("join --help", expect_file!["../data/help/join.txt"]);
+    help("run --help", expect_file!["../data/help/run.txt"]);
     help("load --help", expect_file!["../data/help/load.txt"]);
     help("tune --help", expect_file!["../data/help/tune.txt"]);
     help("verify --help", expect_file!["../data/help/verify.txt"]);
@@ -29,7 +30,7 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
     let scratch = tempfile::tempdir().unwrap();
     let root = env!("CARGO_MANIFEST_DIR");
     let mut count = 0;
-    for command in ["join", "load", "tune", "verify", "calibrate", "doctor", "completions"] {
+    for command in ["join", "run", "load", "tune", "verify", "calibrate", "doctor", "completions"] {
         let text = Dir::new().run(&format!("{command} --help")).ok().out;
         let examples = text.split("Example").nth(1).expect("an example");
         for example in examples.replace("\\\n", " ").lines() {
@@ -48,8 +49,9 @@ fn the_example_of_every_help_text_runs_as_it_stands() {
         }
     }
     assert_eq!(
-        count, 18,
-        "four of join and load, three of tune, one of verify and calibrate, two of doctor, three more"
+        count, 21,
+        "five of join, four of load, three of tune, one of verify and calibrate, two of run and \
+         doctor, three more"
     );
 }
 

@@ -283,8 +283,12 @@ fn check(stages: &[Stage], streams: &[Vec<Row>], setting: &Setting) -> Result<()
     Ok(())
 }
 
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+    #![proptest_config(cases(40))]
 
     #[test]
     fn three_streams_are_what_nested_loops_find((stages, streams) in chains(2, 40)) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cli::choices::{Format, Idle, Kind, Match, Runtime, SimdChoice, choices};
+use crate::cli::join::then::ThenArgs;
 use crate::cli::layout::LayoutArgs;
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::time::text::TimeSpan;
@@ -26,6 +27,12 @@ Only orders that were paid in full, with how long that took:
       --where \"pay_amount >= amount AND status = 'SUCCESS'\" \\
       --select \"order_id, amount, ts_right - ts AS took\"
 
+Orders, their payments, and the parcel of each payment:
+  intervale join --left tests/data/orders.csv --right tests/data/payments.csv \\
+      --on order_id --left-time ts --right-time ts --between -5m..5m \\
+      --then tests/data/parcels.csv --then-on right.order_id=order_id --then-between 0..1d \\
+      --then-time ts
+
 Durations: 250ms, 5s, -20m, 1h30m, 2d, 0; units w d h m s ms us ns. A day is 24 hours.
 Exit status: 0 done, 1 failed while running, 2 wrong use, 130 stopped by Ctrl-C, 143 by SIGTERM.
 Stopped, it ends with complete rows and a report; a file that was to be replaced stays, and the rows
@@ -42,6 +49,8 @@ pub struct Args {
     pub(super) matching: MatchArgs,
     #[command(flatten)]
     pub(super) condition: ConditionArgs,
+    #[command(flatten)]
+    pub(super) then: ThenArgs,
     #[command(flatten)]
     pub(super) time: TimeArgs,
     #[command(flatten)]

@@ -20,13 +20,14 @@ pub(super) fn message(plan: &Plan, left_out: &LeftOut) -> Option<String> {
         return None;
     }
     let mut fields = Vec::new();
-    for (place, (side, name, times)) in left_out.fields().enumerate() {
-        let mut files = plan.side(side).files.iter().filter(|_| place < LOOKED_FOR);
+    for (place, (stream, name, times)) in left_out.fields().enumerate() {
+        let Some(stream) = plan.streams().nth(stream) else { continue };
+        let mut files = stream.files.iter().filter(|_| place < LOOKED_FOR);
         let first = files.find_map(|path| {
             let line = first_line(path, &name)?;
             Some(format!(", first in {}, line {line}", path.display()))
         });
-        let (side, name, first) = (side.name(), name.escape_debug(), first.unwrap_or_default());
+        let (side, name, first) = (&stream.name, name.escape_debug(), first.unwrap_or_default());
         let s = if times == 1 { "" } else { "s" };
         fields.push(format!("{side} \"{name}\" ({times} time{s}{first})"));
     }
@@ -35,9 +36,10 @@ pub(super) fn message(plan: &Plan, left_out: &LeftOut) -> Option<String> {
     }
     Some(format!(
         "fields that no row near the start of its file has are no columns of the output and were \
-         left out: {}; name all columns with --left-columns and --right-columns, or choose \
+         left out: {}; name all columns with --left-columns{} and --right-columns, or choose \
          --output-format jsonl",
-        fields.join(", ")
+        fields.join(", "),
+        if plan.then.is_empty() { "" } else { ", --then-columns" }
     ))
 }
 

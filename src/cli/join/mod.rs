@@ -2,6 +2,7 @@
 //! closing report.
 
 mod args;
+mod chain;
 mod expressions;
 mod feeds;
 mod left_out;
@@ -15,6 +16,8 @@ mod report;
 mod rules;
 mod run;
 mod size;
+mod streams;
+mod then;
 mod window;
 
 pub use args::Args;
@@ -22,6 +25,7 @@ pub(in crate::cli) use args::{AsofChoice, BadRows, ConditionArgs, InputArgs, Tim
 pub(in crate::cli) use offline::{Ask, Row, Table, Tables, read};
 
 pub(in crate::cli) use size::{memory_bytes, parse_size, show_size};
+pub(in crate::cli) use then::repeats as then_repeats;
 pub(in crate::cli) use window::WindowText;
 
 use crate::cli::Failure;
@@ -31,5 +35,6 @@ use crate::cli::Failure;
 /// # Errors
 /// Wrong use, a failure while running, Ctrl-C, a closed pipe.
 pub fn run(args: Args) -> Result<(), Failure> {
-    run::run(&plan::Plan::resolve(&args)?)
+    let plan = plan::Plan::resolve(&args)?;
+    if plan.then.is_empty() { run::run(&plan) } else { chain::run(&plan) }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::{Plan, SidePlan};
+use crate::cli::join::streams::ThenPlan;
 use crate::cli::{Console, Failure};
-use crate::event::Side;
 use crate::sink::SideRows;
 use crate::source::fields::{delimited, json_names_of_rows, json_text, json_values};
 use crate::source::schema::closest;
@@ -32,6 +32,8 @@ const WAIT_SAID_AFTER: Duration = Duration::from_secs(3);
 pub(super) struct Inputs {
     /// By [`Side::index`].
     pub(super) sides: [InputSide; 2],
+    /// Of further streams.
+    pub(super) then: Vec<InputSide>,
     /// The tick of this run: as given, else the finest that an option or a time calls for.
     pub(super) unit: TimeUnit,
 }
@@ -51,6 +53,13 @@ pub(super) struct InputFile {
     pub(super) bytes: Option<u64>,
 }
 
+impl Inputs {
+    /// Of all streams: left, right, the further ones.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &InputSide> {
+        self.sides.iter().chain(&self.then)
+    }
+}
+
 impl InputSide {
     /// What a sink must know of the side's rows.
     pub(super) fn rows(&self) -> SideRows {
@@ -68,20 +77,20 @@ pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
     let mut unit = plan.matching.unit_needed().max(plan.allowed_lateness.unit_needed());
     unit = plan.max_jump.map_or(unit, |span| unit.max(span.unit_needed()));
     let done = Arc::new(AtomicBool::new(false));
+    unit = plan.then.iter().map(ThenPlan::unit_needed).fold(unit, TimeUnit::max);
     let start = |path: &PathBuf| Opening::start(path, read_ahead_bytes(plan), &done);
-    let [left, right] = Side::BOTH
-        .map(|side| plan.side(side).files.iter().map(start).collect::<Result<Vec<_>, Failure>>());
     // All are being opened before the first is waited for.
-    let (left, right) = (left?, right?);
-    let mut sides = [
-        open_side(Side::Left, plan.side(Side::Left), left)?,
-        open_side(Side::Right, plan.side(Side::Right), right)?,
-    ];
-    for side in Side::BOTH {
-        let side_plan = plan.side(side);
-        let format = &side_plan.time_format;
-        unit = unit.max(side_plan.disorder.unit_needed()).max(format.unit_needed());
-        let InputSide { schema, files } = &mut sides[side.index()];
+    let opening: Vec<Vec<Opening>> = plan
+        .streams()
+        .map(|stream| stream.files.iter().map(start).collect())
+        .collect::<Result<_, Failure>>()?;
+    let mut streams = Vec::new();
+    for (stream, opening) in plan.streams().zip(opening) {
+        streams.push(open_side(stream, opening)?);
+    }
+    for (stream, InputSide { schema, files }) in plan.streams().zip(&mut streams) {
+        let format = &stream.time_format;
+        unit = unit.max(stream.disorder.unit_needed()).max(format.unit_needed());
         for file in files {
             let rows = file.reader.peek().map_err(|error| unreadable(&file.name, &error))?;
             unit = unit.max(unit_of_rows(rows, schema, format));
@@ -89,19 +98,23 @@ pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
     }
     // Relaxed: advice for the threads that read ahead.
     done.store(true, Ordering::Relaxed);
-    Ok(Inputs { sides, unit: plan.unit.unwrap_or(unit) })
+    let then = streams.split_off(2);
+    let sides = <[InputSide; 2]>::try_from(streams);
+    // A plan has two sides.
+    let sides = sides.map_err(|_| Failure::failed("there are not two sides"))?;
+    Ok(Inputs { sides, then, unit: plan.unit.unwrap_or(unit) })
 }
 
 /// What each stream may be read ahead while others are waited for: all of them a quarter of what
 /// state may take later, unless that is very little or a lot.
 fn read_ahead_bytes(plan: &Plan) -> usize {
-    let stream_count: usize = Side::BOTH.iter().map(|&side| plan.side(side).files.len()).sum();
+    let stream_count: usize = plan.streams().map(|stream| stream.files.len()).sum();
     let share = plan.machine.state_bytes_max / 4 / stream_count.max(1) as u64;
     let share = usize::try_from(share).unwrap_or(READ_AHEAD_BYTES_MAX);
     share.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX)
 }
 
-fn open_side(side: Side, plan: &SidePlan, opening: Vec<Opening>) -> Result<InputSide, Failure> {
+fn open_side(plan: &SidePlan, opening: Vec<Opening>) -> Result<InputSide, Failure> {
     let format = plan.format.rows();
     let mut files = Vec::new();
     let mut columns = plan.columns.clone();
@@ -134,17 +147,16 @@ fn open_side(side: Side, plan: &SidePlan, opening: Vec<Opening>) -> Result<Input
     }
     let columns = columns.unwrap_or_default();
     if rows_seen > 0 {
-        check_fields(side, plan, &files, &columns, rows_seen)?;
+        check_fields(plan, &files, &columns, rows_seen)?;
     }
     let schema = RowSchema::new(format, columns, &plan.key_columns, &plan.time_column)
-        .map_err(|error| no_such_column(side, plan, &files, &error))?;
+        .map_err(|error| no_such_column(plan, &files, &error))?;
     Ok(InputSide { schema: Arc::new(schema), files })
 }
 
 /// Refuses a key or time that no row near the start of any file has: a name mistyped. A stream may
 /// have begun with few rows, so there it is a warning.
 fn check_fields(
-    side: Side,
     plan: &SidePlan,
     files: &[InputFile],
     fields: &[String],
@@ -152,7 +164,7 @@ fn check_fields(
 ) -> Result<(), Failure> {
     let names = plan.key_columns.iter().chain([&plan.time_column]);
     let Some(name) = names.into_iter().find(|name| !fields.contains(name)) else { return Ok(()) };
-    let (option, side) = (option_of(side, plan, name), side.name());
+    let (option, side) = (option_of(plan, name), plan.prefix);
     let meant =
         closest(name, fields).map_or(String::new(), |f| format!(" (did you mean \"{f}\"?)"));
     let rows = if rows_seen == 1 { "row" } else { &format!("{rows_seen} rows") };
@@ -264,26 +276,21 @@ pub(super) fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// A column that an option names is not there: says which option.
-fn no_such_column(
-    side: Side,
-    plan: &SidePlan,
-    files: &[InputFile],
-    error: &SchemaError,
-) -> Failure {
+fn no_such_column(plan: &SidePlan, files: &[InputFile], error: &SchemaError) -> Failure {
     let option = match error {
         SchemaError::Missing { name, .. } | SchemaError::Ambiguous { name } => {
-            option_of(side, plan, name)
+            option_of(plan, name)
         }
-        _ => "--on".to_owned(),
+        _ => plan.on_option().to_owned(),
     };
     let file = files.first().map_or("", |file| file.name.as_str());
-    Failure::usage(format!("{option}: {file}: {error}{}", header_hint(side, plan, error)))
+    Failure::usage(format!("{option}: {file}: {error}{}", header_hint(plan, error)))
 }
 
 /// What a header that lacks a column may be instead.
-fn header_hint(side: Side, plan: &SidePlan, error: &SchemaError) -> String {
+fn header_hint(plan: &SidePlan, error: &SchemaError) -> String {
     let SchemaError::Missing { columns, .. } = error else { return String::new() };
-    let side = side.name();
+    let side = plan.prefix;
     if plan.columns.is_some() {
         String::new()
     } else if columns.iter().any(|name| name.trim().parse::<f64>().is_ok()) {
@@ -302,11 +309,11 @@ fn header_hint(side: Side, plan: &SidePlan, error: &SchemaError) -> String {
 }
 
 /// The option that names a column.
-fn option_of(side: Side, plan: &SidePlan, name: &String) -> String {
+fn option_of(plan: &SidePlan, name: &String) -> String {
     if *name == plan.time_column && !plan.key_columns.contains(name) {
-        format!("--{}-time", side.name())
+        format!("--{}-time", plan.prefix)
     } else {
-        "--on".to_owned()
+        plan.on_option().to_owned()
     }
 }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use crate::cli::Failure;
 use crate::cli::console::check_stdout;
 use crate::cli::join::expressions::Expressions;
-use crate::cli::join::open::Inputs;
+use crate::cli::join::open::{InputSide, Inputs};
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::Plan;
-use crate::event::Side;
 use crate::join::{JoinKind, SinkError};
-use crate::sink::{BadRows, Encoder, OpenMode, Output, RowSinks, SortOptions, is_standard_output};
+use crate::sink::{
+    BadRows, Encoder, OpenMode, Output, RowSinks, SideRows, SortOptions, is_standard_output,
+};
 
 /// Slices into which the time that sorted rows wait is cut: a row waits a little longer than it
 /// must, and slices are long enough to be worth their handling.
@@ -48,16 +49,17 @@ impl Outputs {
         cores: usize,
         hold_back: i64,
     ) -> Result<Outputs, Failure> {
-        let [left, right] = Side::BOTH.map(|side| inputs.sides[side.index()].rows());
+        let rows: Vec<SideRows> = inputs.streams().map(InputSide::rows).collect();
+        let rows: Vec<&SideRows> = rows.iter().collect();
         let left_only = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti);
         let format = plan.output.format.rows();
         let encoder = match expressions.selection.clone() {
             Some(selection) => Encoder::chosen(format, selection),
-            None => Encoder::pairs(format, &left, &right, left_only),
+            None => Encoder::joined(format, if left_only { &rows[..1] } else { &rows }),
         };
-        let late = plan.output.late.as_ref().map(|(path, format)| {
-            (path, Encoder::late(format.rows(), &left, &right, inputs.unit.name()))
-        });
+        let late = plan.output.late.as_ref();
+        let late =
+            late.map(|(path, to)| (path, Encoder::late(to.rows(), &rows, inputs.unit.name())));
         let bad =
             plan.output.bad.as_ref().map(|(path, format)| (path, BadRows::header(format.rows())));
         let mut wanted = vec![Wanted::new(&plan.output.path, encoder.header())];

@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::Failure;
 use crate::cli::choices::Format;
-use crate::event::Side;
 use crate::sink::{is_standard_output, link_end, partial_path};
 
 /// Standard input or output.
 pub(super) const STANDARD: &str = "-";
 
-/// The format of a side's files: as given, else by their endings, which must agree.
+/// The format of a side's files (those of `--left`, say): as given, else by their endings, which
+/// must agree.
 ///
 /// # Errors
 /// [`Failure::Usage`] for an ending that says nothing, and for two that differ.
 pub(super) fn side_format(
-    side: Side,
+    side: &str,
     paths: &[PathBuf],
     given: Option<Format>,
 ) -> Result<Format, Failure> {
@@ -28,10 +28,9 @@ pub(super) fn side_format(
         let format = input_format(side, path, given)?;
         match known {
             Some((other, first)) if other != format => {
-                let name = side.name();
                 return Err(Failure::usage(format!(
-                    "--{name} {} and {} have different formats; the files of a side must have the \
-                     same: convert one, or give --{name}-format",
+                    "--{side} {} and {} have different formats; the files of a side must have the \
+                     same: convert one, or give --{side}-format",
                     first.display(),
                     path.display()
                 )));
@@ -45,7 +44,7 @@ pub(super) fn side_format(
 }
 
 /// The format of an input file: as given, else by its ending.
-fn input_format(side: Side, path: &Path, given: Option<Format>) -> Result<Format, Failure> {
+fn input_format(side: &str, path: &Path, given: Option<Format>) -> Result<Format, Failure> {
     if let Some(format) = given {
         return Ok(format);
     }
@@ -53,15 +52,14 @@ fn input_format(side: Side, path: &Path, given: Option<Format>) -> Result<Format
         return Ok(Format::Csv);
     }
     Format::by_ending(path).ok_or_else(|| {
-        let name = side.name();
         let hint = match ending(path).as_deref() {
             Some("gz" | "zst") => "; compressed files are not read yet: unpack it, or pipe it in",
             Some("parquet" | "arrow" | "feather") => "; that format is not read yet",
             _ => "",
         };
         Failure::usage(format!(
-            "--{name} {}: the file's ending does not say its format{hint}; \
-             give --{name}-format csv, tsv or jsonl",
+            "--{side} {}: the file's ending does not say its format{hint}; \
+             give --{side}-format csv, tsv or jsonl",
             path.display()
         ))
     })
@@ -189,7 +187,7 @@ mod tests {
 
     #[test]
     fn endings_say_the_format() {
-        let input = |path: &str| input_format(Side::Left, Path::new(path), None);
+        let input = |path: &str| input_format("left", Path::new(path), None);
         assert_eq!(input("a.csv"), Ok(Format::Csv));
         assert_eq!(input("a.TSV"), Ok(Format::Tsv));
         assert_eq!(input("a.b.ndjson"), Ok(Format::Jsonl));

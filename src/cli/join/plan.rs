@@ -10,6 +10,7 @@ use crate::cli::join::expressions::ExpressionPlan;
 use crate::cli::join::matching::Matching;
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::size::{memory_bytes, parse_size};
+use crate::cli::join::streams::{self, ThenPlan};
 use crate::event::Side;
 use crate::join::JoinKind;
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
@@ -23,6 +24,8 @@ use crate::workload::LayoutHints;
 pub(super) struct Plan {
     /// By [`Side::index`].
     pub(super) sides: [SidePlan; 2],
+    /// Further streams, in their order.
+    pub(super) then: Vec<ThenPlan>,
     pub(super) matching: Matching,
     pub(super) expressions: ExpressionPlan,
     pub(super) rules: Option<PathBuf>,
@@ -42,9 +45,13 @@ pub(super) struct Plan {
     pub(super) progress: When,
 }
 
-/// One side's files and columns.
+/// One side's files and columns, or a further stream's.
 #[derive(Clone, Debug)]
 pub(super) struct SidePlan {
+    /// What its options begin with: `left`, `right`, `then`.
+    pub(super) prefix: &'static str,
+    /// `left`, `right`, `then1` and so on.
+    pub(super) name: String,
     pub(super) files: Vec<PathBuf>,
     /// All files of a side have the same.
     pub(super) format: Format,
@@ -88,10 +95,11 @@ impl Plan {
     /// # Errors
     /// [`Failure::Usage`] names the option, what is wrong and what to give instead.
     pub(super) fn resolve(args: &Args) -> Result<Plan, Failure> {
-        let keys = key_columns(&args.matching.on)?;
+        let keys = key_columns("--on", &args.matching.on)?;
         let allowed_lateness = not_negative("--allowed-lateness", &args.time.allowed_lateness)?;
         let plan = Plan {
             sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
+            then: streams::resolve(args)?,
             matching: Matching::resolve(&args.matching)?,
             expressions: ExpressionPlan::resolve(&args.condition, &args.output)?,
             rules: args.condition.rules.clone(),
@@ -127,6 +135,18 @@ impl Plan {
     pub(super) fn side(&self, side: Side) -> &SidePlan {
         &self.sides[side.index()]
     }
+
+    /// The plans of all streams: left, right, the further ones.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &SidePlan> {
+        self.sides.iter().chain(self.then.iter().map(|then| &then.side))
+    }
+}
+
+impl SidePlan {
+    /// The option that names its key.
+    pub(super) fn on_option(&self) -> &'static str {
+        if self.prefix == "then" { "--then-on" } else { "--on" }
+    }
 }
 
 pub(super) fn option<T, E: std::fmt::Display>(
@@ -144,14 +164,17 @@ pub(super) fn not_negative(name: &str, text: &str) -> Result<TimeSpan, Failure> 
     Ok(span)
 }
 
-/// Splits each `--on`: a name that both sides have, or `LEFT=RIGHT`.
-fn key_columns(on: &[String]) -> Result<(Vec<String>, Vec<String>), Failure> {
+/// Splits each `--on` (or another option like it): a name that both sides have, or `LEFT=RIGHT`.
+pub(super) fn key_columns(
+    name: &str,
+    on: &[String],
+) -> Result<(Vec<String>, Vec<String>), Failure> {
     let mut columns = (Vec::new(), Vec::new());
     for text in on {
         let (left, right) = text.split_once('=').unwrap_or((text, text));
         if left.is_empty() || right.is_empty() {
             return Err(Failure::usage(format!(
-                "--on: \"{text}\" names no column; give a name, or LEFT=RIGHT"
+                "{name}: \"{text}\" names no column; give a name, or LEFT=RIGHT"
             )));
         }
         columns.0.push(left.to_owned());
@@ -162,56 +185,81 @@ fn key_columns(on: &[String]) -> Result<(Vec<String>, Vec<String>), Failure> {
 
 fn side_plan(args: &Args, side: Side, key_columns: Vec<String>) -> Result<SidePlan, Failure> {
     let (input, time) = (&args.input, &args.time);
-    let (paths, format, columns, time_column, time_format, disorder) = match side {
-        Side::Left => (
-            &input.left,
-            input.left_format,
-            &input.left_columns,
-            &time.left_time,
-            &time.left_time_format,
-            &time.left_out_of_orderness,
-        ),
-        Side::Right => (
-            &input.right,
-            input.right_format,
-            &input.right_columns,
-            &time.right_time,
-            &time.right_time_format,
-            &time.right_out_of_orderness,
-        ),
+    let typed = match side {
+        Side::Left => Typed {
+            prefix: "left",
+            name: side.name().to_owned(),
+            files: &input.left,
+            format: input.left_format,
+            columns: &input.left_columns,
+            time_column: &time.left_time,
+            time_format: &time.left_time_format,
+            disorder: &time.left_out_of_orderness,
+        },
+        Side::Right => Typed {
+            prefix: "right",
+            name: side.name().to_owned(),
+            files: &input.right,
+            format: input.right_format,
+            columns: &input.right_columns,
+            time_column: &time.right_time,
+            time_format: &time.right_time_format,
+            disorder: &time.right_out_of_orderness,
+        },
     };
-    let name = side.name();
-    let format = paths::side_format(side, paths, format)?;
-    let has_header = format != Format::Jsonl;
-    if has_header && !input.no_header && !columns.is_empty() {
-        return Err(Failure::usage(format!(
-            "--{name}-columns names the columns of files without a header line; \
-             give --no-header as well, or leave it out"
-        )));
+    typed.plan(args, key_columns)
+}
+
+/// What was typed of one stream.
+pub(super) struct Typed<'a> {
+    pub(super) prefix: &'static str,
+    pub(super) name: String,
+    pub(super) files: &'a [PathBuf],
+    pub(super) format: Option<Format>,
+    pub(super) columns: &'a [String],
+    pub(super) time_column: &'a str,
+    pub(super) time_format: &'a Option<String>,
+    pub(super) disorder: &'a Option<String>,
+}
+
+impl Typed<'_> {
+    /// What that resolves to, where it says nothing by the options of all streams.
+    pub(super) fn plan(self, args: &Args, key_columns: Vec<String>) -> Result<SidePlan, Failure> {
+        let (prefix, name, columns) = (self.prefix, self.name, self.columns);
+        let format = paths::side_format(prefix, self.files, self.format)?;
+        let has_header = format != Format::Jsonl;
+        if has_header && !args.input.no_header && !columns.is_empty() {
+            return Err(Failure::usage(format!(
+                "--{prefix}-columns names the columns of files without a header line; \
+                 give --no-header as well, or leave it out"
+            )));
+        }
+        if has_header && args.input.no_header && columns.is_empty() {
+            return Err(Failure::usage(format!(
+                "--no-header: the {name} files have no names for their columns; \
+                 give them with --{prefix}-columns a,b,c"
+            )));
+        }
+        let (format_option, format_text) = match self.time_format {
+            Some(text) => (format!("--{prefix}-time-format"), text),
+            None => ("--time-format".to_owned(), &args.time.time_format),
+        };
+        let (disorder_option, disorder_text) = match self.disorder {
+            Some(text) => (format!("--{prefix}-out-of-orderness"), text),
+            None => ("--out-of-orderness".to_owned(), &args.time.out_of_orderness),
+        };
+        Ok(SidePlan {
+            prefix,
+            name,
+            files: self.files.to_vec(),
+            format,
+            columns: (!columns.is_empty()).then(|| columns.to_vec()),
+            key_columns,
+            time_column: self.time_column.to_owned(),
+            time_format: option(&format_option, TimeFormat::parse(format_text))?,
+            disorder: not_negative(&disorder_option, disorder_text)?,
+        })
     }
-    if has_header && input.no_header && columns.is_empty() {
-        return Err(Failure::usage(format!(
-            "--no-header: the {name} files have no names for their columns; \
-             give them with --{name}-columns a,b,c"
-        )));
-    }
-    let (format_option, format_text) = match time_format {
-        Some(text) => (format!("--{name}-time-format"), text),
-        None => ("--time-format".to_owned(), &time.time_format),
-    };
-    let (disorder_option, disorder_text) = match disorder {
-        Some(text) => (format!("--{name}-out-of-orderness"), text),
-        None => ("--out-of-orderness".to_owned(), &time.out_of_orderness),
-    };
-    Ok(SidePlan {
-        files: paths.clone(),
-        format,
-        columns: (!columns.is_empty()).then(|| columns.clone()),
-        key_columns,
-        time_column: time_column.clone(),
-        time_format: option(&format_option, TimeFormat::parse(format_text))?,
-        disorder: not_negative(&disorder_option, disorder_text)?,
-    })
 }
 
 fn idle_timeout(args: &Args) -> Result<Option<Duration>, Failure> {
@@ -304,9 +352,9 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
 /// Refuses outputs that would meet each other or an input, and standard input twice.
 fn check_paths(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let mut inputs = Vec::new();
-    for side in Side::BOTH {
-        for path in &plan.side(side).files {
-            inputs.push((format!("--{}", side.name()), path.as_path()));
+    for stream in plan.streams() {
+        for path in &stream.files {
+            inputs.push((format!("--{}", stream.prefix), path.as_path()));
         }
     }
     if inputs.iter().filter(|(_, path)| *path == Path::new(STANDARD)).count() > 1 {

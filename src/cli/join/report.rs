@@ -8,6 +8,7 @@ use crate::cli::join::size::show_size;
 use crate::cli::text::{columns_right, show_count, show_ns, show_rate};
 use crate::event::Side;
 use crate::join::SideCounters;
+use crate::sink::stream_name;
 use crate::time::text::TimeUnit;
 
 /// Rows of one side by what became of them.
@@ -40,6 +41,54 @@ impl SideRows {
 
     fn unmatched(&self) -> u64 {
         self.on_time.saturating_sub(self.matched)
+    }
+
+    fn put(&self, side: Side, mut put: impl FnMut(&str, Value) -> Option<Value>) {
+        let fields = [
+            ("matched", self.matched),
+            ("unmatched", self.unmatched()),
+            ("late", self.late),
+            ("bad", self.bad),
+            ("null_key", self.null_key),
+            ("jumped", self.jumped),
+        ];
+        for (name, count) in fields {
+            put(&format!("{}_{name}", side.name()), json!(count));
+        }
+    }
+}
+
+/// What one of several stages did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StageRows {
+    /// By [`Side::index`]. Left rows of a further stage are what came out of the one before.
+    pub(super) sides: [SideRows; 2],
+    pub(super) pairs: u64,
+    /// Left rows that came out without a match.
+    pub(super) padded: u64,
+    pub(super) state_rows_peak: u64,
+    pub(super) state_bytes_peak: u64,
+    pub(super) watermark: Option<i64>,
+}
+
+impl StageRows {
+    fn json(&self, stage: usize) -> Value {
+        let mut object = Map::new();
+        let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+        put("stage", json!(stage));
+        put("stream", json!(stream_name(stage + 1)));
+        for side in Side::BOTH {
+            put(&format!("{}_rows", side.name()), json!(self.sides[side.index()].rows));
+        }
+        put("pairs", json!(self.pairs));
+        put("rows_out", json!(self.pairs + self.padded));
+        for side in Side::BOTH {
+            self.sides[side.index()].put(side, &mut put);
+        }
+        put("state_rows_peak", json!(self.state_rows_peak));
+        put("state_bytes_peak", json!(self.state_bytes_peak));
+        put("watermark", json!(self.watermark));
+        Value::Object(object)
     }
 }
 
@@ -77,11 +126,19 @@ pub(super) struct Report {
     pub(super) latency: Option<Latency>,
     /// Ctrl-C or SIGTERM ended the run.
     pub(super) interrupted: bool,
+    /// Of a join of more than two streams.
+    pub(super) stages: Vec<StageRows>,
 }
 
 impl Report {
+    /// The rows of each stream: left, right, the further ones.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &SideRows> {
+        let further = self.stages.iter().skip(1).map(|stage| &stage.sides[Side::Right.index()]);
+        self.sides.iter().chain(further)
+    }
+
     fn rows_in(&self) -> u64 {
-        Side::BOTH.iter().map(|side| self.sides[side.index()].rows).sum()
+        self.streams().map(|stream| stream.rows).sum()
     }
 
     fn rows_per_s(&self) -> f64 {
@@ -96,7 +153,7 @@ impl Report {
 
     /// Late rows of all rows; none without rows.
     fn late_rate(&self) -> Option<f64> {
-        share(self.sides[0].late + self.sides[1].late, self.rows_in())
+        share(self.streams().map(|stream| stream.late).sum(), self.rows_in())
     }
 
     /// The report as one JSON object on one line.
@@ -110,13 +167,7 @@ impl Report {
         put("rows_out", json!(self.rows_out));
         put("rows_not_written", json!(self.rows_not_written));
         for side in Side::BOTH {
-            let (name, rows) = (side.name(), &self.sides[side.index()]);
-            put(&format!("{name}_matched"), json!(rows.matched));
-            put(&format!("{name}_unmatched"), json!(rows.unmatched()));
-            put(&format!("{name}_late"), json!(rows.late));
-            put(&format!("{name}_bad"), json!(rows.bad));
-            put(&format!("{name}_null_key"), json!(rows.null_key));
-            put(&format!("{name}_jumped"), json!(rows.jumped));
+            self.sides[side.index()].put(side, &mut put);
         }
         put("match_rate", json!(self.match_rate()));
         put("late_rate", json!(self.late_rate()));
@@ -133,6 +184,10 @@ impl Report {
         put("simd", json!(self.simd));
         put("latency_ns", self.latency.map_or(Value::Null, latency_json));
         put("interrupted", json!(self.interrupted));
+        if !self.stages.is_empty() {
+            let stages = (0..).zip(&self.stages).map(|(stage, rows)| rows.json(stage));
+            put("stages", stages.collect());
+        }
         let mut line = Value::Object(object).to_string();
         line.push('\n');
         line
@@ -145,8 +200,8 @@ impl Report {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{label:<15} {value}");
         };
-        let [left, right] = &self.sides;
-        let mut table = vec![vec!["left".to_owned(), "right".to_owned()]];
+        let names = self.streams().enumerate().map(|(stream, _)| stream_name(stream));
+        let mut table = vec![names.collect::<Vec<_>>()];
         for pick in [
             |side: &SideRows| side.rows,
             |side: &SideRows| side.matched,
@@ -155,11 +210,15 @@ impl Report {
             |side: &SideRows| side.bad,
             |side: &SideRows| side.null_key,
         ] {
-            table.push(vec![show_count(pick(left)), show_count(pick(right))]);
+            table.push(self.streams().map(|stream| show_count(pick(stream))).collect());
         }
         let labels = ["", "rows in", "matched", "unmatched", "late", "bad", "without key"];
         for (label, cells) in labels.into_iter().zip(columns_right(&table)) {
             line(label, cells);
+        }
+        for (stage, rows) in self.stages.iter().enumerate() {
+            let joined = show_count(rows.pairs + rows.padded);
+            line(&format!("with {}", stream_name(stage + 1)), format!("{joined} rows joined"));
         }
         line("pairs", show_count(self.pairs));
         line("rows out", show_count(self.rows_out));
@@ -177,7 +236,7 @@ impl Report {
             count => format!("{count} cores"),
         };
         line("ran on", format!("{cores}, {}, simd {}", self.runtime, self.simd));
-        let jumped = left.jumped + right.jumped;
+        let jumped = self.streams().map(|stream| stream.jumped).sum();
         if jumped > 0 {
             line("jumped", format!("{} rows further ahead than --max-jump", show_count(jumped)));
         }

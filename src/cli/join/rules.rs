@@ -76,7 +76,12 @@ impl Control {
         Ok((Some(control), spec))
     }
 
-    /// What is wrong with a rule that has come meanwhile, once.
+    /// Whether something is wrong with a rule that has come meanwhile.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// What is wrong, once.
     pub(super) fn fault(&self) -> Option<Failure> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -10,23 +10,23 @@ use crate::cli::join::left_out;
 use crate::cli::join::open::open;
 use crate::cli::join::outputs::{self, Outputs};
 use crate::cli::join::plan::Plan;
-use crate::cli::join::report::{Latency, Report, SideRows};
+use crate::cli::join::report::{Latency, Report, SideRows, StageRows};
 use crate::cli::join::rules::Control;
 use crate::cli::join::size::{show_size_down, show_size_up};
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::{Console, Failure, StopSignal, os};
-use crate::engine::{Ending, Engine, EngineError, Finished};
+use crate::engine::{self, Ending, Engine, EngineBuilder, EngineError, Finished, Metrics, NoSinks};
 use crate::error::{JoinError, SpecError};
 use crate::event::{KeyKind, Side};
 use crate::join::{AnyJoin, JoinSpec};
 use crate::limits::Limits;
-use crate::sink::RowSink;
+use crate::sink::{RowSink, stream_name};
 use crate::state::Simd;
 use crate::time::text::{TimeSpan, TimeUnit};
 use crate::time::{Lateness, LatenessClock};
 
 /// How often a waiting main thread looks for Ctrl-C and redraws the progress line.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// Joins the files of the plan and reports.
 ///
@@ -43,19 +43,8 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     }
     let (control, spec) = Control::start(plan, unit, &expressions, spec)?;
     let times = SourceTimes::new(plan, unit)?;
-    let drift = max_drift(plan, &spec, unit);
-    let mut builder = Engine::builder(spec.clone())
-        .cores(plan.machine.cores.clone())
-        .runtime(plan.machine.runtime)
-        .idle(plan.machine.idle)
-        .linger(plan.machine.linger)
-        .batch_events(plan.machine.batch_events)
-        .lane_batches(plan.machine.lane_batches)
-        .limits(limits)
-        .fail_when_full(plan.machine.fail_when_full);
-    if let Some(drift) = drift {
-        builder = builder.max_drift(drift);
-    }
+    let drift = max_drift(plan, std::slice::from_ref(&spec), unit);
+    let builder = builder(plan, spec.clone(), limits, drift);
     let cores =
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
     let outputs = Outputs::open(plan, &inputs, &expressions, cores, spec.output_hold_back())?;
@@ -81,25 +70,54 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
         Console::stderr().note(note);
     }
     engine.seal();
-    let fault = || control.as_ref().and_then(Control::fault);
-    let signal = match watch(&engine, plan, &feeds, unit, &fault) {
-        Ok(signal) => signal,
-        Err(fault) => {
-            // Nothing that it has found counts.
-            let _ = engine.shutdown();
-            return Err(fault);
-        }
-    };
-    let finished = if signal.is_some() { engine.shutdown() } else { engine.finish() };
-    let finished = finished.map_err(|error| explain(error, plan, unit))?;
-    if let Some(fault) = fault() {
+    let look = || Some(snapshot(&[Some(engine.metrics().ok()?)], &feeds, unit));
+    let is_faulty = || control.as_ref().is_some_and(Control::is_faulty);
+    let signal = watch(plan, || is_faulty() || engine.wait(LOOK), look);
+    let stops = signal.is_some() || is_faulty();
+    let finished = if stops { engine.shutdown() } else { engine.finish() };
+    if let Some(fault) = control.as_ref().and_then(Control::fault) {
+        // Nothing that was found counts.
         return Err(fault);
     }
+    let Finished { report, sinks } = finished.map_err(|error| explain(error, plan, unit))?;
     expressions.warn(Console::stderr());
-    conclude(plan, unit, finished, signal, &outputs, &feeds)
+    let (rows, bytes) = (report.state_rows_peak, report.state_bytes_peak);
+    let done = Done { reports: vec![report], sinks, state_peaks: (rows, bytes) };
+    conclude(plan, unit, done, signal, &outputs, &feeds)
 }
 
-fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<JoinSpec, Failure> {
+/// An engine as the plan says where and how it runs.
+pub(super) fn builder(
+    plan: &Plan,
+    spec: JoinSpec,
+    limits: Limits,
+    drift: Option<i64>,
+) -> EngineBuilder<NoSinks> {
+    let builder = Engine::builder(spec)
+        .cores(plan.machine.cores.clone())
+        .runtime(plan.machine.runtime)
+        .idle(plan.machine.idle)
+        .linger(plan.machine.linger)
+        .batch_events(plan.machine.batch_events)
+        .lane_batches(plan.machine.lane_batches)
+        .limits(limits)
+        .fail_when_full(plan.machine.fail_when_full);
+    match drift {
+        Some(drift) => builder.max_drift(drift),
+        None => builder,
+    }
+}
+
+/// What a run leaves.
+pub(super) struct Done {
+    /// Of each stage.
+    pub(super) reports: Vec<engine::Report>,
+    pub(super) sinks: Vec<RowSink>,
+    /// The most rows and bytes of state.
+    pub(super) state_peaks: (u64, u64),
+}
+
+pub(super) fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<JoinSpec, Failure> {
     let allowed = ticks("--allowed-lateness", plan.allowed_lateness, unit)?;
     let clock = if plan.machine.deterministic { LatenessClock::Own } else { LatenessClock::Merged };
     let spec = plan.matching.spec(unit)?.kind(plan.kind).keys(KeyKind::Bytes);
@@ -123,72 +141,78 @@ pub(super) fn ticks(option: &str, span: TimeSpan, unit: TimeUnit) -> Result<i64,
 /// for anyway, so that reading a dense file beside a sparse one adds little to state. (Some rows it
 /// may always run ahead.) The slowest source is never held back, and one that has ended or is idle
 /// holds nobody back, so this cannot come to a standstill.
-fn max_drift(plan: &Plan, spec: &JoinSpec, unit: TimeUnit) -> Option<i64> {
-    if spec.interval().is_unbounded() {
+pub(super) fn max_drift(plan: &Plan, specs: &[JoinSpec], unit: TimeUnit) -> Option<i64> {
+    if specs.iter().any(|spec| spec.interval().is_unbounded()) {
         return None;
     }
-    let disorder =
-        Side::BOTH.into_iter().filter_map(|side| plan.side(side).disorder.ticks(unit).ok()).max();
-    let kept = spec.output_hold_back().saturating_add(disorder.unwrap_or(0));
-    Some(kept / 8)
+    let disorder = plan.streams().filter_map(|stream| stream.disorder.ticks(unit).ok()).max();
+    let kept = specs.iter().map(JoinSpec::output_hold_back).max().unwrap_or(0);
+    Some(kept.saturating_add(disorder.unwrap_or(0)) / 8)
 }
 
 /// Waits for the end, drawing progress. Returns the signal that ended it, if one did.
-///
-/// # Errors
-/// The fault of something beside the engine.
-fn watch(
-    engine: &Engine<RowSink, AnyJoin>,
+pub(super) fn watch(
     plan: &Plan,
-    feeds: &Feeds,
-    unit: TimeUnit,
-    fault: &dyn Fn() -> Option<Failure>,
-) -> Result<Option<StopSignal>, Failure> {
+    wait: impl Fn() -> bool,
+    look: impl Fn() -> Option<Snapshot>,
+) -> Option<StopSignal> {
     let mut progress = Progress::new(plan.progress == When::Always, plan.progress == When::Never);
     let mut signal = None;
-    while !engine.wait(LOOK) {
+    while !wait() {
         signal = os::interrupted();
         if signal.is_some() {
             break;
         }
-        if let Some(fault) = fault() {
-            return Err(fault);
-        }
         if let Some(progress) = progress.as_mut().filter(|progress| progress.is_due())
-            && let Ok(metrics) = engine.metrics()
+            && let Some(snapshot) = look()
         {
-            let counters = &metrics.counters;
-            progress.draw(&Snapshot {
-                rows: Side::BOTH.map(|side| counters.side(side).rows),
-                pairs: counters.pairs,
-                buffered: Side::BOTH.iter().map(|&side| counters.side(side).buffered()).sum(),
-                watermarks: Side::BOTH.map(|side| {
-                    // As the shards go by it: it never goes back, whoever is idle.
-                    let applied = metrics.shards.iter().map(|shard| shard.watermarks[side.index()]);
-                    applied.min().unwrap_or(i64::MIN)
-                }),
-                unit,
-                bytes: feeds.bytes(),
-            });
+            progress.draw(&snapshot);
         }
     }
     if let Some(progress) = &mut progress {
         progress.clear();
     }
-    Ok(signal)
+    signal
+}
+
+/// What the stages that still run have done: rows of the first one's left side and of all right
+/// ones, pairs of the last.
+pub(super) fn snapshot(stages: &[Option<Metrics>], feeds: &Feeds, unit: TimeUnit) -> Snapshot {
+    let running = || stages.iter().flatten();
+    let rows = |side: Side, metrics: &Metrics| metrics.counters.side(side).rows;
+    let buffered = |metrics: &Metrics| -> u64 {
+        Side::BOTH.iter().map(|&side| metrics.counters.side(side).buffered()).sum()
+    };
+    Snapshot {
+        rows: [
+            running().next().map_or(0, |first| rows(Side::Left, first)),
+            running().map(|stage| rows(Side::Right, stage)).sum(),
+        ],
+        pairs: running().last().map_or(0, |last| last.counters.pairs),
+        buffered: running().map(buffered).sum(),
+        watermarks: Side::BOTH.map(|side| {
+            // As the shards go by it: it never goes back, whoever is idle.
+            let shards = running().next().map_or(&[][..], |first| &first.shards);
+            let applied = shards.iter().map(|shard| shard.watermarks[side.index()]);
+            applied.min().unwrap_or(i64::MIN)
+        }),
+        unit,
+        bytes: feeds.bytes(),
+    }
 }
 
 /// Puts outputs in their places and reports.
-fn conclude(
+pub(super) fn conclude(
     plan: &Plan,
     unit: TimeUnit,
-    mut finished: Finished<RowSink>,
+    mut done: Done,
     signal: Option<StopSignal>,
     outputs: &Outputs,
     feeds: &Feeds,
 ) -> Result<(), Failure> {
     let console = Console::stderr();
-    let signal = match finished.report.ending {
+    let ending = done.reports.last().map_or(Ending::Complete, |last| last.ending.clone());
+    let signal = match ending {
         // Whoever read the results has seen enough.
         Ending::SinkClosed => return Err(Failure::Closed),
         Ending::Complete => None,
@@ -196,7 +220,7 @@ fn conclude(
     };
     let mut failure = Ok(());
     if let Some(signal) = signal {
-        for sink in &mut finished.sinks {
+        for sink in &mut done.sinks {
             sink.write_late().map_err(outputs::failure)?;
         }
         let kept = outputs.keep_partial()?;
@@ -205,7 +229,7 @@ fn conclude(
             signal.name(),
             outputs.rows()
         );
-        let held = held(&finished, outputs);
+        let held = held(&done, outputs);
         if held > 0 {
             message.push_str(&format!(
                 "; {held} more that were found are not, as earlier rows might have followed"
@@ -221,27 +245,28 @@ fn conclude(
     if let Some(message) = left_out::message(plan, &outputs.sinks.left_out()) {
         console.warning(&message);
     }
-    let report = report(plan, unit, &finished, outputs, feeds, signal.is_some());
+    let report = report(plan, unit, &done, outputs, feeds, signal.is_some());
     warn_of_missing_keys(plan, &report, console);
     write_report(plan, &report, outputs, console)?;
     failure
 }
 
 /// Rows that were found and not written: under --deterministic, when a run is stopped.
-fn held(finished: &Finished<RowSink>, outputs: &Outputs) -> u64 {
-    finished.sinks.iter().map(RowSink::held).sum::<u64>() + outputs.sinks.held()
+fn held(done: &Done, outputs: &Outputs) -> u64 {
+    done.sinks.iter().map(RowSink::held).sum::<u64>() + outputs.sinks.held()
 }
 
-/// A side none of whose rows has a key matches nothing at all: seldom what anybody wants.
+/// A stream none of whose rows has a key matches nothing at all: seldom what anybody wants.
 fn warn_of_missing_keys(plan: &Plan, report: &Report, console: Console) {
-    for side in Side::BOTH {
-        let SideRows { rows, bad, null_key, .. } = report.sides[side.index()];
-        if null_key > 0 && null_key == rows - bad {
+    for (stream, rows) in plan.streams().zip(report.streams()) {
+        let SideRows { rows, bad, null_key, .. } = rows;
+        if *null_key > 0 && *null_key == rows - bad {
             console.warning(&format!(
                 "no {} row has a key, so nothing could match: {} is missing or empty in all of \
-                 them; look at --on",
-                side.name(),
-                plan.side(side).key_columns.join(", ")
+                 them; look at {}",
+                stream.name,
+                stream.key_columns.join(", "),
+                stream.on_option()
             ));
         }
     }
@@ -250,40 +275,60 @@ fn warn_of_missing_keys(plan: &Plan, report: &Report, console: Console) {
 fn report(
     plan: &Plan,
     unit: TimeUnit,
-    finished: &Finished<RowSink>,
+    done: &Done,
     outputs: &Outputs,
     feeds: &Feeds,
     interrupted: bool,
 ) -> Report {
-    let run = &finished.report;
     let usage = os::usage();
-    let latency = (!run.latency_ns.is_empty()).then(|| Latency {
-        p50: run.latency_ns.value_at_quantile(0.5),
-        p90: run.latency_ns.value_at_quantile(0.9),
-        p99: run.latency_ns.value_at_quantile(0.99),
-        p999: run.latency_ns.value_at_quantile(0.999),
-        max: run.latency_ns.max(),
+    let (first, last) = (&done.reports[0], &done.reports[done.reports.len() - 1]);
+    let latency = (!last.latency_ns.is_empty()).then(|| Latency {
+        p50: last.latency_ns.value_at_quantile(0.5),
+        p90: last.latency_ns.value_at_quantile(0.9),
+        p99: last.latency_ns.value_at_quantile(0.99),
+        p999: last.latency_ns.value_at_quantile(0.999),
+        max: last.latency_ns.max(),
     });
+    let stages: Vec<StageRows> =
+        (0..).zip(&done.reports).map(|(stage, report)| stage_rows(stage, report, feeds)).collect();
     Report {
-        sides: Side::BOTH.map(|side| {
-            let jumped = run.jumped[side.index()];
-            SideRows::new(run.counters.side(side), feeds.bad_rows(side), jumped)
-        }),
-        pairs: run.counters.pairs,
+        sides: stages[0].sides,
+        pairs: last.counters.pairs,
         rows_out: outputs.rows(),
-        rows_not_written: held(finished, outputs),
-        state_rows_peak: run.state_rows_peak,
-        state_bytes_peak: run.state_bytes_peak,
+        rows_not_written: held(done, outputs),
+        state_rows_peak: done.state_peaks.0,
+        state_bytes_peak: done.state_peaks.1,
         rss_bytes_peak: usage.rss_bytes_peak,
-        watermark: run.watermark,
+        watermark: last.watermark,
         unit,
-        elapsed_s: run.elapsed.as_secs_f64(),
+        elapsed_s: first.elapsed.as_secs_f64(),
         cpu_s: usage.cpu_s,
-        cores: run.cores.len(),
-        runtime: run.runtime.name().to_owned(),
+        cores: first.cores.len(),
+        runtime: first.runtime.name().to_owned(),
         simd: plan.machine.simd.unwrap_or_else(Simd::detect).name().to_owned(),
         latency,
         interrupted,
+        // Of a single one all is said by the rest.
+        stages: if stages.len() > 1 { stages } else { Vec::new() },
+    }
+}
+
+/// What a stage did; its left rows have been parsed only in the first.
+fn stage_rows(stage: usize, report: &engine::Report, feeds: &Feeds) -> StageRows {
+    let counters = &report.counters;
+    StageRows {
+        sides: Side::BOTH.map(|side| {
+            let bad = match side {
+                Side::Left if stage > 0 => 0,
+                side => feeds.bad_rows(stage + side.index()),
+            };
+            SideRows::new(counters.side(side), bad, report.jumped[side.index()])
+        }),
+        pairs: counters.pairs,
+        padded: counters.side(Side::Left).singles,
+        state_rows_peak: report.state_rows_peak,
+        state_bytes_peak: report.state_bytes_peak,
+        watermark: report.watermark,
     }
 }
 
@@ -311,14 +356,18 @@ fn write_report(
 }
 
 /// Says what went wrong in the words of the command line.
-fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
+pub(super) fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failure {
+    let (stage, error) = match error {
+        EngineError::Stage { stage, error } => (stage, *error),
+        error => (0, error),
+    };
     match error {
         EngineError::Sink { error, .. } => outputs::failure(error),
         EngineError::Join { error: JoinError::Late { side, ts, lag }, .. } => {
             Failure::failed(format!(
                 "a {} row at {} is late by {}; raise --out-of-orderness or --allowed-lateness, or \
                  choose --late drop or --late-output",
-                side.name(),
+                stream_name(stage + side.index()),
                 unit.format(ts),
                 TimeSpan::from_ticks(lag, unit)
             ))
