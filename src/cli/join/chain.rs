@@ -5,6 +5,7 @@ use crate::cli::join::feeds::{self, SourceTimes};
 use crate::cli::join::open::open;
 use crate::cli::join::outputs::Outputs;
 use crate::cli::join::plan::Plan;
+use crate::cli::join::rules::Control;
 use crate::cli::join::run::{
     Done, LOOK, builder, conclude, explain, join_spec, max_drift, snapshot, watch,
 };
@@ -32,6 +33,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     if let Some(condition) = expressions.condition(plan.machine.deterministic) {
         first = first.with_condition(condition);
     }
+    let (control, first) = Control::start(plan, unit, &expressions, first)?;
     let lateness = first.lateness();
     let mut specs = vec![first.clone()];
     for then in &plan.then {
@@ -58,8 +60,13 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     }
     chain.seal();
     let look = || Some(snapshot(&chain.metrics(), &feeds, unit));
-    let signal = watch(plan, || chain.wait(LOOK), look);
-    let finished = if signal.is_some() { chain.shutdown() } else { chain.finish() };
+    let signal = watch(plan, || control.is_faulty() || chain.wait(LOOK), look);
+    let stops = signal.is_some() || control.is_faulty();
+    let finished = if stops { chain.shutdown() } else { chain.finish() };
+    if let Some(fault) = control.fault() {
+        // Nothing that was found counts.
+        return Err(fault);
+    }
     let finished = finished.map_err(|error| explain(error, plan, unit))?;
     expressions.warn(Console::stderr());
     let state_peaks = (finished.state_rows_peak, finished.state_bytes_peak);

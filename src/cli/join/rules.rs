@@ -36,8 +36,9 @@ impl Control {
         unit: TimeUnit,
         expressions: &Expressions,
         spec: JoinSpec,
-    ) -> Result<(Option<Control>, JoinSpec), Failure> {
-        let Some(path) = &plan.rules else { return Ok((None, spec)) };
+    ) -> Result<(Control, JoinSpec), Failure> {
+        let control = Control { fault: Arc::default() };
+        let Some(path) = &plan.rules else { return Ok((control, spec)) };
         if !matches!(plan.matching, Matching::Between { .. }) {
             return Err(Failure::usage(
                 "--rules goes with --between: a rule's interval takes the place of its one",
@@ -51,11 +52,10 @@ impl Control {
         let spec = spec.with_condition(rules.condition());
         let time = TimeParser::new(&plan.side(Side::Left).time_format, &plan.zone, unit);
         let mut reader = RuleReader::open(path, Reading { rules, time, unit, filters, first })?;
-        let control = Control { fault: Arc::default() };
         let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
         if is_file {
             reader.read_all()?;
-            return Ok((Some(control), spec));
+            return Ok((control, spec));
         }
         // Those that have come together with the header hold from the start.
         while reader.lines.buffer().contains(&b'\n')
@@ -73,7 +73,7 @@ impl Control {
         thread::Builder::new().name("rules".to_owned()).spawn(reading).map_err(|error| {
             Failure::failed(format!("--rules: no thread to read them: {error}"))
         })?;
-        Ok((Some(control), spec))
+        Ok((control, spec))
     }
 
     /// Whether something is wrong with a rule that has come meanwhile.

@@ -71,11 +71,10 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     }
     engine.seal();
     let look = || Some(snapshot(&[Some(engine.metrics().ok()?)], &feeds, unit));
-    let is_faulty = || control.as_ref().is_some_and(Control::is_faulty);
-    let signal = watch(plan, || is_faulty() || engine.wait(LOOK), look);
-    let stops = signal.is_some() || is_faulty();
+    let signal = watch(plan, || control.is_faulty() || engine.wait(LOOK), look);
+    let stops = signal.is_some() || control.is_faulty();
     let finished = if stops { engine.shutdown() } else { engine.finish() };
-    if let Some(fault) = control.as_ref().and_then(Control::fault) {
+    if let Some(fault) = control.fault() {
         // Nothing that was found counts.
         return Err(fault);
     }
