@@ -155,3 +155,22 @@ fn rows_that_were_sorted_in_vain_are_counted() {
     assert_eq!(count("pairs"), count("rows_out") + count("rows_not_written"), "{report}");
     assert_eq!(count("rows_not_written"), 1, "{report}");
 }
+
+#[test]
+fn a_join_of_more_streams_stops_with_complete_rows_and_a_report_of_all_stages() {
+    let dir = Dir::with_sample();
+    dir.write("parcels.csv", "order_id,parcel,ts\no001,p1,1704103210000\n");
+    let then = "--then parcels.csv --then-on order_id --then-between 0..1h --then-time ts \
+                --then-anchor left --progress always --stats json --stats-output report.json \
+                --output rows.csv";
+    let (child, stdin) = start(&dir, then);
+    let err = stop_after_the_first_pair(child);
+    drop(stdin);
+    assert!(err.contains("the 1 rows written are complete"), "{err}");
+    assert_eq!(dir.read("rows.csv.partial").lines().count(), 2);
+    let report: serde_json::Value = serde_json::from_str(&dir.read("report.json")).unwrap();
+    assert_eq!(
+        (&report["interrupted"], report["stages"].as_array().unwrap().len()),
+        (&true.into(), 2)
+    );
+}

@@ -36,7 +36,7 @@ pub type RightKey<'a> = dyn Fn(usize) -> Option<Vec<u8>> + 'a;
 ///
 /// let spec = JoinSpec::between(Bound::Closed(0), Bound::Closed(5)).build(&Limits::default())?;
 /// let stage = |anchor| ChainStage {
-///     spec,
+///     spec: spec.clone(),
 ///     anchor,
 ///     left_key: Box::new(|_| Some(vec![])),
 ///     right_key: Box::new(|_| Some(vec![])),
