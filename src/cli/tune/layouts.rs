@@ -23,7 +23,14 @@ pub(super) fn bucket_widths(subject: &Subject) -> Vec<String> {
     let widths =
         WIDTHS.iter().filter_map(|(times, part)| own.checked_mul(*times)?.checked_div(*part));
     let widths = widths.filter(|&ticks| ticks > 0);
-    widths.map(|ticks| TimeSpan::from_ticks(ticks, unit).to_string()).collect()
+    widths.map(|ticks| TimeSpan::from_ticks(rounded(ticks), unit).to_string()).collect()
+}
+
+/// To two digits: the nearest power of two, which is what counts, stays the same.
+fn rounded(ticks: i64) -> i64 {
+    let digits = ticks.ilog10().saturating_sub(1);
+    let step = 10i64.pow(digits);
+    (ticks + step / 2) / step * step
 }
 
 /// Sizes to try: those that go with the bound on state, if one was given.
@@ -81,10 +88,10 @@ mod tests {
     fn widths_are_multiples_of_the_one_that_is_chosen() {
         // A sixteenth of 2 s is 125 ms, and the nearest power of two 128.
         let bench = Subject::Bench { workload: "w2", events: 2 };
-        assert_eq!(bucket_widths(&bench), ["32ms", "512ms", "2s48ms", "8s192ms"]);
+        assert_eq!(bucket_widths(&bench), ["32ms", "510ms", "2s", "8s200ms"]);
         for text in ["--between -1s..1s --left a", "--left a --between=-1s,1s"] {
             let widths = bucket_widths(&join(text));
-            assert_eq!(widths[0], "32ms768us", "{text}");
+            assert_eq!(widths[0], "33ms", "{text}");
             assert!(widths.iter().all(|width| bucket_width(width).is_ok()), "{widths:?}");
         }
         assert_eq!(bucket_widths(&join("--asof backward --tolerance 2s")).len(), 4);
@@ -92,6 +99,15 @@ mod tests {
         assert_eq!(bucket_widths(&join("--between 0..0")).len(), 3);
         for none in ["--window tumble:5s", "--between", "--between 0..inf", "--between x"] {
             assert!(bucket_widths(&join(none)).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_rounded_width_is_the_same_power_of_two() {
+        for power in 0..62 {
+            let ticks = rounded(1 << power);
+            let layout = Layout::for_interval(Interval::closed(0, 1).unwrap(), 0);
+            assert_eq!(layout.with(Some(ticks), None).bucket_shift, power, "{ticks}");
         }
     }
 
