@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cli::bench::{count, workload};
 use crate::cli::choices::Format;
 use crate::cli::console::check_stdout;
-use crate::cli::shape::{EVENT_RATES, ShapeArgs, burst};
+use crate::cli::shape::{ShapeArgs, burst, event_rate};
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
 use crate::join::SinkError;
@@ -43,7 +43,7 @@ pub struct Args {
     #[command(flatten)]
     shape: ShapeArgs,
     /// Events a second and side, in event time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(EVENT_RATES))]
+    #[arg(long, value_name = "N", value_parser = event_rate)]
     rate: Option<u64>,
     /// Events come in bursts, one a period, so many times as fast, with silence between: 10s,5
     #[arg(long, value_name = "PERIOD,TIMES", value_parser = burst)]

@@ -56,8 +56,8 @@ impl ShapeArgs {
     }
 }
 
-/// The rates that events may have in event time, for clap.
-pub(super) const EVENT_RATES: std::ops::RangeInclusive<u64> = 1..=1_000_000_000;
+/// Events a second that there may be in event time.
+const EVENT_RATE_MAX: u64 = 1_000_000_000;
 
 /// A row of this length leaves room for batches of them.
 pub(super) const PAYLOAD_MAX: i64 = 65_536;
@@ -178,6 +178,12 @@ fn check_memory(workload: &Workload, events_per_side: u64) -> Result<(), Failure
     Ok(())
 }
 
+/// Events a second in event time, for clap.
+pub(super) fn event_rate(text: &str) -> Result<u64, String> {
+    let rate = count(text).ok().filter(|rate| (1..=EVENT_RATE_MAX).contains(rate));
+    rate.ok_or_else(|| "give events a second from 1 to 1e9, such as 2_000 or 2e3".to_owned())
+}
+
 /// `unique` or a count, for clap.
 pub(super) fn keys(text: &str) -> Result<Keys, String> {
     match text {
@@ -254,6 +260,8 @@ mod tests {
         assert_eq!(share("0.5%"), Ok(Share(5_000)));
         assert_eq!(burst("10s,5"), Ok(Burst { period_ms: 10_000, factor: 5 }));
         assert_eq!(keys("1e6"), Ok(Keys::Count(1_000_000)));
+        assert_eq!([event_rate("2e3"), event_rate("1e9")], [Ok(2_000), Ok(EVENT_RATE_MAX)]);
+        assert!(["0", "1e10", "1.5", "-1", ""].map(event_rate).iter().all(Result::is_err));
         for wrong in ["", ".", "-1", "1e1", "0.755", "11", "x"] {
             assert!(skew(wrong).is_err(), "{wrong:?}");
         }

@@ -192,6 +192,8 @@ fn a_saved_run_is_compared_with_and_the_noise_is_said() {
     let args = "bench --workload w2 --events 8000 --api join --baseline saved.jsonl";
     let text = dir.run(args).ok().out;
     assert!(text.contains("verdict") && text.contains("same ("), "{text}");
+    let text = dir.run(&format!("{args} --batch 9")).ok().out;
+    assert!(text.trim_end().ends_with("  new"), "{text}");
     let wrong = dir.read("saved.jsonl").replace("\"pairs\":", "\"pairs\":1");
     dir.write("saved.jsonl", wrong);
     dir.run(args).fails(1, &["pairs of w2", "saved.jsonl"]);

@@ -120,7 +120,7 @@ fn wrong_use_is_told_with_what_to_do() {
         ("--delay -1s", "negative"),
         ("--disorder 1us", "--disorder"),
         ("--payload 100000", "65536"),
-        ("--rate 1e9", "--rate"),
+        ("--rate 1e10", "--rate"),
     ] {
         dir.run(&format!("gen --left l.csv {options}")).fails(2, &[told]);
     }

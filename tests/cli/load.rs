@@ -269,6 +269,7 @@ fn bursts_are_given_in_one_word_as_well() {
         ("--skew 1 --keys unique", "--keys"),
         ("--disorder 3d", "--disorder"),
         ("--event-rate 0", "--event-rate"),
+        ("--event-rate 1e9", "--event-rate 1000000000: "),
         ("--interval 5s..1s", "--interval"),
         ("--interval 0..inf", "--interval"),
         ("--bucket-width 0", "--bucket-width"),

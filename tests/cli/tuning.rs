@@ -189,6 +189,7 @@ fn tune_refuses_wrong_use_and_says_what_failed() {
         ("--workload w2 --goal latency", "--rate"),
         ("--workload w2 --settings linger", "cores, idle"),
         ("--workload w2 --settings speed", "speed"),
+        ("--settings bucket-width -- --left a --window tumble:5s", "nothing to try"),
         ("--workload w2 --repeat 2", "--repeat"),
         ("--workload w2 --profile fastest", "fastest"),
         ("-- --left a.csv --output b.csv", "--output"),

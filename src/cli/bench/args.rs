@@ -7,7 +7,7 @@ use crate::cli::choices::{Idle, Kind, Match, Runtime, SimdChoice};
 use crate::cli::join::{AsofChoice, WindowText};
 use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk};
 use crate::cli::plot::PlotFile;
-use crate::cli::shape::{EVENT_RATES, Keys, PAYLOAD_MAX, Shape, Skew, keys, skew};
+use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, event_rate, keys, skew};
 use crate::join::{JoinKind, MatchChoice};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
@@ -138,7 +138,7 @@ pub struct Args {
     /// Events a second and side, in event time, instead of the workload's own
     #[arg(
         long, value_name = "N,...", value_delimiter = ',',
-        value_parser = clap::value_parser!(u64).range(EVENT_RATES)
+        value_parser = event_rate
     )]
     rate: Vec<u64>,
     /// Events arrive up to this long after their time, and watermarks trail by it

@@ -251,9 +251,11 @@ pub(super) fn table(rows: &[Row]) -> String {
         }
     }
     if !first.get("verdict").is_null() {
-        let cells = rows
-            .iter()
-            .map(|row| format!("{} ({} % noise)", row.text("verdict"), row.text("noise_percent")));
+        let cells = rows.iter().map(|row| match row.text("noise_percent") {
+            // Nothing to compare with.
+            noise if noise.is_empty() => row.text("verdict"),
+            noise => format!("{} ({noise} % noise)", row.text("verdict")),
+        });
         columns.push(std::iter::once("verdict".to_owned()).chain(cells).collect());
     }
     lines(&columns, texts)

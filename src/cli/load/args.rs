@@ -11,7 +11,7 @@ use crate::cli::layout::LayoutArgs;
 use crate::cli::load::scenario::ScenarioArgs;
 use crate::cli::load::soak::SoakArgs;
 use crate::cli::plot::PlotFile;
-use crate::cli::shape::{EVENT_RATES, ShapeArgs};
+use crate::cli::shape::{ShapeArgs, event_rate};
 use crate::limits::{LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
@@ -132,7 +132,7 @@ struct EventArgs {
     shape: ShapeArgs,
     /// Events a second and side, in event time: how many events the interval holds. (When they are
     /// due is what --rate says.)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(EVENT_RATES))]
+    #[arg(long, value_name = "N", value_parser = event_rate)]
     event_rate: Option<u64>,
     /// The interval
     #[arg(long, value_name = "LO..HI", visible_alias = "between", allow_hyphen_values = true)]
@@ -142,7 +142,12 @@ struct EventArgs {
 impl EventArgs {
     fn workload(&self, workload: Workload) -> Result<Workload, Failure> {
         // However many there are, those on their way at one time have to fit memory.
-        let mut shaped = self.shape.shape(self.event_rate, None).of(workload, u64::MAX)?;
+        let shaped = self.shape.shape(self.event_rate, None).of(workload, u64::MAX);
+        let mut shaped = shaped.map_err(|failure| match failure {
+            // What `gen` and `bench` call so.
+            Failure::Usage(told) => Failure::Usage(told.replace("--rate", "--event-rate")),
+            other => other,
+        })?;
         if let Some(interval) = &self.interval {
             shaped.between = closed_ms(interval)?;
             if shaped.between.0 > shaped.between.1 {

@@ -282,10 +282,18 @@ fn warn(plan: &LoadPlan, run: &LoadRun) {
             (run.events - run.pushed) as f64 * 100.0 / run.events as f64
         ));
     }
-    if run.latency_ns.len() < PAIRS_MIN {
+    if run.latency_ns.len() < PAIRS_MIN && !run.stopped {
+        let advice = match plan.scenario {
+            Scenario::Burst { every, .. } if every > plan.duration / 2 => {
+                "give a shorter period of bursts: all events of one come at its beginning"
+            }
+            _ => {
+                "give a longer --duration, or a workload whose partners come sooner (w2, or free \
+                 with fewer --keys)"
+            }
+        };
         console.warning(&format!(
-            "{at}: {} pairs were measured, too few for percentiles; give a longer --duration, or a \
-             workload whose partners come sooner (w2)",
+            "{at}: {} pairs were measured, too few for percentiles; {advice}",
             run.latency_ns.len()
         ));
     }

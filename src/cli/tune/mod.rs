@@ -23,7 +23,7 @@ use trial::Subject;
 const EXAMPLES: &str = "\
 Examples (the second in a clone of the repository):
   intervale tune --workload w2 --events 200_000 --settings idle,batch --budget 5s
-  intervale tune --settings cores,linger --budget 3s --output tuned.toml -- \\
+  intervale tune --settings idle,linger --budget 3s --output tuned.toml -- \\
       --left tests/data/orders.csv --right tests/data/payments.csv --on order_id \\
       --left-time ts --right-time ts --between -5m..5m
   intervale join --profile ./tuned.toml --left tests/data/orders.csv \\

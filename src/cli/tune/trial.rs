@@ -57,10 +57,10 @@ impl Subject {
     }
 
     /// What can be tried, in a good order: what matters most comes first. `chosen` are names of
-    /// those wanted; none are all.
+    /// those wanted, in their order; none are all.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for a name that there is not.
+    /// [`Failure::Usage`] for a name that there is not, or of which there is nothing to try here.
     pub(super) fn space(&self, base: &Settings, chosen: &[String]) -> Result<Vec<Knob>, Failure> {
         let all = self.knobs(base);
         if chosen.is_empty() {
@@ -75,7 +75,20 @@ impl Subject {
                 ))
             })
         };
-        chosen.iter().map(find).collect()
+        let mut knobs: Vec<Knob> = Vec::new();
+        for name in chosen {
+            let knob = find(name)?;
+            if knob.values.is_empty() {
+                return Err(Failure::usage(format!(
+                    "--settings: of `{name}` there is nothing to try here but what stands; leave \
+                     it out"
+                )));
+            }
+            if !knobs.contains(&knob) {
+                knobs.push(knob);
+            }
+        }
+        Ok(knobs)
     }
 
     fn knobs(&self, base: &Settings) -> Vec<Knob> {
