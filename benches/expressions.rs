@@ -1,9 +1,15 @@
 //! A condition on a pair of rows, read out of the rows as they stand: time a pair, one core.
 
+// This one needs the clock alone.
+#[allow(dead_code, unused_imports)]
+mod common;
+
 use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+use common::{CpuTime, by_cpu_time};
 use intervale::expr::{ColumnType, Filter, Row, Scope, SideColumns};
 use intervale::source::RowFormat;
 use intervale::time::text::{TimeUnit, Zone};
@@ -35,7 +41,7 @@ fn filter(format: RowFormat, text: &str) -> Filter {
     Filter::parse(text, &Arc::new(scope)).expect("a sound text")
 }
 
-fn expressions(criterion: &mut Criterion) {
+fn expressions(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("condition");
     group.throughput(Throughput::Elements(CSV.len() as u64));
     for (name, text) in [
@@ -60,7 +66,7 @@ fn expressions(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(20);
+    config = by_cpu_time().sample_size(20);
     targets = expressions
 }
 criterion_main!(benches);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::value::{self, Kind, Value};
 use crate::event::Side;
 use crate::source::RowFormat;
-use crate::source::fields::{delimited, json_text, json_values};
+use crate::source::fields::{delimited, delimited_field, json_text, json_values};
 use crate::time::text::{TimeFormat, TimeParser, TimeSpan, TimeUnit, Zone};
 
 /// The type of a column's values.
@@ -374,7 +374,7 @@ impl Column {
     pub(super) fn cell<'a>(&self, row: &'a [u8]) -> Option<Cell<'a>> {
         match self.format {
             RowFormat::Delimited { delimiter } => {
-                delimited(row, delimiter).nth(self.place)?.ok().map(Cell::Text)
+                delimited_field(row, delimiter, self.place).map(Cell::Text)
             }
             RowFormat::JsonLines => {
                 let mut values = Vec::with_capacity(1);

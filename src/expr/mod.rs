@@ -35,7 +35,7 @@
 //! | `cel` 0.15 | 83 | 115 | 770 | another language, no unknown |
 //! | DataFusion 55 | 219 | not built | | by batches of Arrow columns |
 //! | `polars-expr` 0.55 | 326 | not built | | likewise |
-//! | this room | 0 | | 100 | |
+//! | this room | 0 | | 210 | |
 //!
 //! A fresh build takes some 2 minutes, and pairs are found one by one, as rows of bytes. So the
 //! grammar, which is the small part, is written out here, with a place in every message, and the
@@ -116,8 +116,8 @@ impl Filter {
         Ok(Filter { expr, scope: Arc::clone(scope) })
     }
 
-    /// Whether it holds of a pair; not if that is unknown. A comparison of two columns of short
-    /// CSV rows takes about 100 ns.
+    /// Whether it holds of a pair; not if that is unknown. A comparison of two numbers takes about
+    /// 120 ns where they stand in short CSV rows, and 600 ns in JSON Lines.
     pub fn holds(&self, left: Row<'_>, right: Row<'_>) -> bool {
         let rows = Rows { sides: [Some(left), Some(right)] };
         self.expr.truth(&self.scope, &rows) == Some(true)

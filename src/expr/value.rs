@@ -111,8 +111,8 @@ fn compare_mixed(int: i64, float: f64) -> Ordering {
 /// words like `inf`. Spaces around it do not count. About 10 ns for a whole number, 30 for others.
 pub(super) fn number<'a>(text: &[u8]) -> Option<Value<'a>> {
     let text = text.trim_ascii();
-    if let Some(int) = short_int(text) {
-        return Some(Value::Int(int));
+    if let Some(short) = short_number(text) {
+        return Some(short);
     }
     let is_part =
         |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -126,8 +126,11 @@ pub(super) fn number<'a>(text: &[u8]) -> Option<Value<'a>> {
     text.parse::<f64>().ok().filter(|float| float.is_finite()).map(Value::Float)
 }
 
-/// A whole number of up to 18 digits.
-fn short_int(text: &[u8]) -> Option<i64> {
+/// Whole numbers of up to 18 digits, and broken ones of up to 15, digits before and behind the
+/// point: these and the power of ten are floats exactly, so the quotient is the float next to the
+/// number.
+#[inline]
+fn short_number<'a>(text: &[u8]) -> Option<Value<'a>> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
@@ -135,16 +138,31 @@ fn short_int(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || digits.len() > 18 {
         return None;
     }
-    let mut number = 0_i64;
-    for &byte in digits {
+    let (mut number, mut point) = (0_i64, None);
+    for (place, &byte) in digits.iter().enumerate() {
         let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
+        if digit <= 9 {
+            number = number * 10 + i64::from(digit);
+        } else if byte == b'.' && point.is_none() {
+            point = Some(place);
+        } else {
             return None;
         }
-        number = number * 10 + i64::from(digit);
     }
-    Some(if is_negative { -number } else { number })
+    let number = if is_negative { -number } else { number };
+    match point {
+        None => Some(Value::Int(number)),
+        Some(point) if point > 0 && point + 1 < digits.len() && digits.len() <= 16 => {
+            let float = number as f64 / POWERS_OF_TEN[digits.len() - 1 - point];
+            // Minus nothing is left to the long way.
+            (number != 0 || !is_negative).then_some(Value::Float(float))
+        }
+        Some(_) => None,
+    }
 }
+
+const POWERS_OF_TEN: [f64; 16] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
 /// The whole number next to a float, halves away from zero; a float where none is so large, null
 /// for what is no number.
@@ -230,6 +248,13 @@ mod tests {
                 prop_assert_eq!(compare(&back, &Value::Float(float)), Some(Ordering::Equal));
             }
             prop_assert_eq!(number(int.to_string().as_bytes()), Some(Value::Int(int)));
+        }
+
+        #[test]
+        fn short_numbers_are_read_as_the_long_way_does(text in "-?[0-9]{1,12}\\.[0-9]{1,8}") {
+            let expected: f64 = text.parse().unwrap();
+            let Some(Value::Float(found)) = number(text.as_bytes()) else { panic!("{text}") };
+            prop_assert_eq!(found.to_bits(), expected.to_bits(), "{}", text);
         }
     }
 }
