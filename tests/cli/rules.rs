@@ -22,7 +22,7 @@ fn events(seed: u64) -> Vec<(i64, u64)> {
 
 fn write(dir: &Dir, name: &str, events: &[(i64, u64)]) {
     let rows = events.iter().map(|(ts, value)| format!("a,{ts},{value}\n"));
-    dir.write(name, &format!("k,t,v\n{}", rows.collect::<String>()));
+    dir.write(name, format!("k,t,v\n{}", rows.collect::<String>()));
 }
 
 #[test]
