@@ -173,7 +173,14 @@ impl Soak {
                 (format!("growth: {}", titles.join(", ")), false)
             }
             "too_few" => ("too few samples to say; give a longer --duration".to_owned(), false),
-            "unclear" => ("unclear: growth within the noise; run longer".to_owned(), false),
+            "unclear" => {
+                let is_unclear = |series: &&Series| series.trend.verdict == Verdict::Unclear;
+                let titles: Vec<&str> =
+                    self.series.iter().filter(is_unclear).map(|series| series.title).collect();
+                let titles = titles.join(", ");
+                let told = "may grow, within the noise; the rest is steady. Run longer";
+                (format!("unclear: {titles} {told}"), false)
+            }
             _ => ("steady: nothing grows".to_owned(), true),
         }
     }
