@@ -37,6 +37,12 @@ impl ExprError {
         self
     }
 
+    /// The same with more to say.
+    pub(super) fn with(mut self, more: &str) -> ExprError {
+        self.why.push_str(more);
+        self
+    }
+
     /// Where it is, in bytes of the text.
     pub fn span(&self) -> Span {
         self.span

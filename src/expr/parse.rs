@@ -23,6 +23,9 @@ const RESERVED: [&str; 19] = [
     "end", "null", "true", "false", "as", "from", "distinct",
 ];
 
+/// For those who wrote a text as in other languages.
+const TEXT_IN_SINGLE_QUOTES: &str = "; double quotes are of names, a text has single ones";
+
 // How strongly operators bind what stands beside them.
 const OR: u8 = 1;
 const AND: u8 = 2;
@@ -341,7 +344,8 @@ impl<'a> Parser<'a> {
             Token::Word(word) => self.word(&word, start),
             Token::Name(name) => {
                 self.advance();
-                self.column(None, &name, start)
+                let column = self.column(None, &name, start);
+                column.map_err(|error| error.with(TEXT_IN_SINGLE_QUOTES))
             }
             Token::Sign(_) | Token::End => self.wrong("a value"),
         }

@@ -274,6 +274,7 @@ fn what_is_wrong_is_said_with_its_place() {
         "amount::decimals",
         "strptime(name, '%Q')",
         "coalesce(amount, name)",
+        "name = \"o1\"",
     ];
     let said = all.map(|text| match Filter::parse(text, &scope) {
         Err(error) => error.to_string(),
