@@ -56,8 +56,8 @@ pub trait Emit {
     }
 
     /// A row that a [`Process`](crate::join::Process) puts out on one of its outputs, of which it
-    /// has as many as it likes; 0 is the main one. Unless a sink knows outputs, it comes as a single
-    /// row of the left side.
+    /// has as many as it likes; 0 is the main one. Unless a sink knows outputs, it comes as a
+    /// single row of the left side.
     fn output(&mut self, output: usize, event: Event<'_>) {
         let _ = output;
         self.single(Side::Left, event);

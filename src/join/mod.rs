@@ -2,8 +2,9 @@
 //!
 //! [`JoinSpec`] says what to join. [`IntervalJoin`] is the operator that a shard runs, as-of joins
 //! among its specs, and [`WindowJoin`] that of window joins; [`AnyJoin`] is whichever a spec calls
-//! for. [`ProcessJoin`] runs a caller's own [`Process`]; [`Rules`] change while a join runs. [`Join`] wraps the first for a caller's own loop, and [`oracle`] is the reference that all
-//! of them are held to.
+//! for. [`ProcessJoin`] runs a caller's own [`Process`]; [`Rules`] change while a join runs.
+//! [`Join`] wraps the first for a caller's own loop, and [`oracle`] is the reference that all of
+//! them are held to.
 
 mod any;
 mod asof;

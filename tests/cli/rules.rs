@@ -37,7 +37,7 @@ fn every_pair_is_judged_by_the_rule_of_its_time() {
          ,100200,0..10ms\n\
          v_right > v,100400,\n\
          \n\
-         \"v IN (1, 2)\",100600,[-20ms,0)\n",
+         \"v IN (1, 2)\",100600,\"[-20ms,0)\"\n",
     );
     let is_pair = |(left, v): (i64, u64), (right, v_right): (i64, u64)| {
         let apart = right - left;
@@ -70,7 +70,7 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
     for (rules, said) in [
         ("", "line 1: it is empty"),
         ("from\n", "line 1: give the column from, and between or where"),
-        ("form,between\n", "line 1: there is no column \"form\" (did you mean \"from\"?)"),
+        ("form,between\n", "line 1: there is no column \"form\"; the columns are from, between"),
         ("from,between,from\n", "line 1: there are two columns \"from\""),
         ("from,between\n\nsoon,0..1s\n", "line 3: "),
         ("from,between\n100,0..1s\n", "line 2: the join finds pairs from -50 to 50 ticks apart"),

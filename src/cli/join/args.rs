@@ -152,8 +152,9 @@ pub(in crate::cli) struct ConditionArgs {
     pub(super) condition: Option<String>,
     /// Rules that take each other's place while the join runs: CSV with the columns from (a time),
     /// between and where, each rule for the pairs whose later row has its time or a later one. An
-    /// empty cell is as the option says; an interval must be within --between. A file is read before
-    /// anything else; of a pipe rules hold as they come, and one too late to be exact ends the run
+    /// empty cell is as the option says; an interval must be within --between. A file is read
+    /// before anything else; of a pipe rules hold as they come, and one too late to be exact ends
+    /// the run
     #[arg(long, value_name = "PATH")]
     pub(super) rules: Option<PathBuf>,
     /// Types of left columns in --where and --select: bool, int, float, text, time or duration

@@ -61,7 +61,13 @@ macro_rules! lanes {
 
             $(
                 #[inline(always)]
-                unsafe fn $few(ts: *const i64, len: usize, lo: i64, hi: i64, out: *mut u32) -> usize {
+                unsafe fn $few(
+                    ts: *const i64,
+                    len: usize,
+                    lo: i64,
+                    hi: i64,
+                    out: *mut u32,
+                ) -> usize {
                     // SAFETY: as the trait says.
                     unsafe { $module::select_few(ts, len, lo, hi, out) }
                 }
