@@ -52,6 +52,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::error::JoinError;
 use crate::event::Side;
 use crate::exchange::{
     Doorbell, Pacer, Producer, ProducerOptions, Promise, Watermarks, WhenFull, link,
@@ -59,7 +60,7 @@ use crate::exchange::{
 use crate::join::{IntervalJoin, JoinSpec, Sink};
 use crate::runtime::{Control, End, Running, RuntimeKind};
 use crate::shard::{Operator, ShardHandle, ShardReport};
-use crate::time::{WATERMARK_END, WATERMARK_START};
+use crate::time::{LatePolicy, WATERMARK_END, WATERMARK_START};
 
 use error::Fault;
 use report::Run;
@@ -362,7 +363,8 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
             // The sum over shards; no single one is to blame.
             let checked = report
                 .check()
-                .and_then(|()| report.check_handed(stage.handed_over, handle.emits_pairs));
+                .and_then(|()| report.check_handed(stage.handed_over, handle.emits_pairs))
+                .and_then(|()| if number > 0 { handle.check_derived(&report) } else { Ok(()) });
             checked.map_err(|error| EngineError::Join { shard: 0, error })?;
             reports.push(report);
         }
@@ -410,6 +412,14 @@ impl StageHandle {
             barrier.recv().map_err(|_| EngineError::Stopped)?;
         }
         Ok(())
+    }
+
+    /// Checks that nothing which the stage before gave out was late here, and so lost.
+    fn check_derived(&self, report: &Report) -> Result<(), JoinError> {
+        match self.producer_options.lateness.policy {
+            LatePolicy::Join => Ok(()),
+            _ => report.check_derived(),
+        }
     }
 
     /// A side's last finite watermark. Ended sources hold nobody back, so it is the largest promise

@@ -155,6 +155,16 @@ impl Report {
 }
 
 impl Report {
+    /// Checks that no row which an earlier stage gave out was late in this one: it would be lost.
+    pub(super) fn check_derived(&self) -> Result<(), JoinError> {
+        match self.counters.side(Side::Left).late {
+            0 => Ok(()),
+            late => Err(JoinError::Unbalanced(format!(
+                "{late} rows that one stage gave out were late in the next"
+            ))),
+        }
+    }
+
     /// Checks that the next stage of a chain was handed all that came out of this one, whose pairs
     /// come out or not.
     pub(super) fn check_handed(

@@ -6,6 +6,15 @@ mod key;
 pub use batch::{BatchKind, Event, EventBatch};
 pub use key::{Key, KeyHasher, KeyKind, split_keyed_row};
 
+/// What a stream of a join is called: `left`, `right`, then `then1` and on.
+pub fn stream_name(stream: usize) -> String {
+    match stream {
+        0 => "left".to_owned(),
+        1 => "right".to_owned(),
+        stream => format!("then{}", stream - 1),
+    }
+}
+
 /// One of the two inputs of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]

@@ -5,7 +5,7 @@ mod calls;
 
 pub(super) use calls::call;
 
-use super::columns::{ColumnType, Scope};
+use super::columns::{ColumnType, Scope, types_option};
 use super::error::{ExprError, Span};
 use super::like::Pattern;
 use super::tree::{Comparison, Expr, Operation};
@@ -58,12 +58,13 @@ impl Typed {
         let kind = self.kind.name();
         match &self.expr {
             Expr::Column(column) => {
-                let (side, columns) = (column.side.name(), scope.side(column.side));
+                let columns = &scope.streams()[column.stream];
+                let option = types_option(column.stream);
                 let is_sampled = column.column_type != ColumnType::EventTime
                     && columns.given.get(column.place) != Some(&true);
                 match is_sampled {
                     true => format!(
-                        "{kind} (by its first rows; --{side}-types {}:... says otherwise)",
+                        "{kind} (by its first rows; {option} {}:... says otherwise)",
                         column.name
                     ),
                     false => kind.to_owned(),

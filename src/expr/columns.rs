@@ -1,11 +1,11 @@
-//! The columns of both sides: what they are called, which type they have, how a cell is read.
+//! The columns of all streams: what they are called, which type they have, how a cell is read.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::value::{self, Kind, Value};
-use crate::event::Side;
+use crate::event::stream_name;
 use crate::source::RowFormat;
 use crate::source::fields::{delimited, delimited_field, json_text, json_values};
 use crate::time::text::{TimeFormat, TimeParser, TimeSpan, TimeUnit, Zone};
@@ -120,15 +120,16 @@ pub struct SideColumns {
     pub given: Vec<bool>,
 }
 
-/// What expressions are about: the columns of both sides, and the times of the run. Shared by the
+/// What expressions are about: the columns of all streams, and the times of the run. Shared by the
 /// expressions of all cores; counts the values that were not of their column's type.
 #[derive(Debug)]
 pub struct Scope {
-    sides: [SideColumns; 2],
+    /// By stream: left, right, the further ones.
+    streams: Vec<SideColumns>,
     pub(super) times: TimeParser,
     pub(super) unit: TimeUnit,
     pub(super) zone: Zone,
-    faults: [Vec<Fault>; 2],
+    faults: Vec<Vec<Fault>>,
     mismatches: AtomicU64,
 }
 
@@ -151,14 +152,44 @@ pub struct Row<'a> {
 /// A pair, or a row whose other side is not there: that side's columns are null.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
-    /// By [`Side::index`].
+    /// Left and right.
     pub sides: [Option<Row<'a>>; 2],
+    /// Of further streams.
+    pub more: &'a [Option<Row<'a>>],
+}
+
+impl<'a> Row<'a> {
+    /// The bytes of a row that may not be there.
+    pub(crate) fn bytes_of(row: Option<Row<'a>>) -> Option<&'a [u8]> {
+        row.map(|row| row.bytes)
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Of the two sides.
+    pub fn of_sides(sides: [Option<Row<'a>>; 2]) -> Rows<'a> {
+        Rows { sides, more: &[] }
+    }
+
+    /// Of any number of streams, left and right first; missing ones are null.
+    pub fn of_streams(streams: &'a [Option<Row<'a>>]) -> Rows<'a> {
+        let side = |stream: usize| streams.get(stream).copied().flatten();
+        Rows { sides: [side(0), side(1)], more: streams.get(2..).unwrap_or_default() }
+    }
+
+    #[inline]
+    pub(super) fn stream(&self, stream: usize) -> Option<Row<'a>> {
+        match self.sides.get(stream) {
+            Some(side) => *side,
+            None => self.more.get(stream - 2).copied().flatten(),
+        }
+    }
 }
 
 /// A column that an expression uses.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    pub(super) side: Side,
+    pub(super) stream: usize,
     pub(super) place: usize,
     pub(super) column_type: ColumnType,
     format: RowFormat,
@@ -170,48 +201,55 @@ pub(super) struct Column {
 const SHOWN: usize = 40;
 
 impl Scope {
-    /// Of the left and the right columns, in a run of that unit; times without a zone are in
-    /// `zone`.
-    pub fn new(sides: [SideColumns; 2], unit: TimeUnit, zone: &Zone) -> Scope {
-        let faults = [0, 1].map(|side: usize| {
+    /// Of the left and the right columns, and those of further streams, in a run of that unit;
+    /// times without a zone are in `zone`.
+    pub fn new(streams: impl Into<Vec<SideColumns>>, unit: TimeUnit, zone: &Zone) -> Scope {
+        let streams = streams.into();
+        let faults = streams.iter().map(|columns| {
             let mut faults = Vec::new();
-            faults.resize_with(sides[side].names.len(), Fault::default);
+            faults.resize_with(columns.names.len(), Fault::default);
             faults
         });
         Scope {
-            sides,
+            faults: faults.collect(),
+            streams,
             times: TimeParser::new(&TimeFormat::Auto, zone, unit),
             unit,
             zone: zone.clone(),
-            faults,
             mismatches: AtomicU64::new(0),
         }
     }
 
-    /// The columns of a side.
-    pub fn side(&self, side: Side) -> &SideColumns {
-        &self.sides[side.index()]
+    /// The columns of each stream.
+    pub fn streams(&self) -> &[SideColumns] {
+        &self.streams
+    }
+
+    /// The stream of that name, if it is here.
+    pub(super) fn stream_of(&self, name: &str) -> Option<usize> {
+        (0..self.streams.len()).find(|stream| stream_name(*stream) == name)
     }
 
     /// What was wrong with values, a sentence each: columns whose values are not of their type, and
     /// operations on values of other types. All of these gave null.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        for side in Side::BOTH {
-            for (place, fault) in self.faults[side.index()].iter().enumerate() {
+        for (stream, faults) in self.faults.iter().enumerate() {
+            for (place, fault) in faults.iter().enumerate() {
                 // Relaxed here and below: only counts, read when those who count have ended.
                 let count = fault.count.load(Ordering::Relaxed);
                 if count == 0 {
                     continue;
                 }
-                let (columns, side) = (self.side(side), side.name());
+                let (columns, side) = (&self.streams[stream], stream_name(stream));
+                let option = types_option(stream);
                 let name = &columns.names[place];
                 let kind = columns.type_of(place).kind().name();
                 let first = fault.first.get().map_or("", String::as_str);
                 let times = if count == 1 { "once" } else { &format!("{count} times") };
                 warnings.push(format!(
                     "{side}.{name} was {times} not {kind}, first \"{first}\", and counted as null \
-                     there; give --{side}-types {name}:text to take its values as text"
+                     there; give {option} {name}:text to take its values as text"
                 ));
             }
         }
@@ -236,16 +274,16 @@ impl Scope {
 
     #[cold]
     fn count_fault(&self, column: &Column, text: &[u8]) {
-        let Some(fault) = self.faults[column.side.index()].get(column.place) else { return };
+        let Some(fault) = self.faults[column.stream].get(column.place) else { return };
         // Relaxed: only a count.
         fault.count.fetch_add(1, Ordering::Relaxed);
         fault.first.get_or_init(|| String::from_utf8_lossy(text).chars().take(SHOWN).collect());
     }
 
-    pub(super) fn column(&self, side: Side, place: usize) -> Column {
-        let columns = self.side(side);
+    pub(super) fn column(&self, stream: usize, place: usize) -> Column {
+        let columns = &self.streams[stream];
         Column {
-            side,
+            stream,
             place,
             column_type: columns.type_of(place),
             format: columns.format,
@@ -255,7 +293,7 @@ impl Scope {
 
     /// The value of a column in a row.
     pub(super) fn value<'a>(&self, column: &Column, rows: &Rows<'a>) -> Value<'a> {
-        let Some(row) = rows.sides[column.side.index()] else { return Value::Null };
+        let Some(row) = rows.stream(column.stream) else { return Value::Null };
         if column.column_type == ColumnType::EventTime {
             return Value::Time(row.ts);
         }
@@ -329,6 +367,15 @@ impl Scope {
             Value::Duration(ticks) => TimeSpan::from_ticks(ticks, self.unit).to_string(),
         };
         Some(Cow::Owned(text.into_bytes()))
+    }
+}
+
+/// The option that says what types the columns of a stream have.
+pub(super) fn types_option(stream: usize) -> &'static str {
+    match stream {
+        0 => "--left-types",
+        1 => "--right-types",
+        _ => "--then-types",
     }
 }
 

@@ -119,8 +119,12 @@ impl Filter {
     /// Whether it holds of a pair; not if that is unknown. A comparison of two numbers takes about
     /// 120 ns where they stand in short CSV rows, and 600 ns in JSON Lines.
     pub fn holds(&self, left: Row<'_>, right: Row<'_>) -> bool {
-        let rows = Rows { sides: [Some(left), Some(right)] };
-        self.expr.truth(&self.scope, &rows) == Some(true)
+        self.holds_of(&Rows::of_sides([Some(left), Some(right)]))
+    }
+
+    /// Whether it holds of rows of any number of streams.
+    pub fn holds_of(&self, rows: &Rows<'_>) -> bool {
+        self.expr.truth(&self.scope, rows) == Some(true)
     }
 
     /// The columns that it is about, and the counts of values that were not of their type.

@@ -9,7 +9,7 @@ use super::error::{ExprError, Span};
 use super::lex::{Token, tokens};
 use super::tree::{Comparison, Expr, Operation};
 use super::value::{self, Value};
-use crate::event::Side;
+use crate::event::stream_name;
 use crate::source::schema::closest;
 
 type Result<T> = std::result::Result<T, ExprError>;
@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         } else {
             match &part.expr {
                 Expr::Column(column) => {
-                    self.scope.side(column.side).output_names[column.place].clone()
+                    self.scope.streams()[column.stream].output_names[column.place].clone()
                 }
                 _ => self.text(part.span).trim().to_owned(),
             }
@@ -88,21 +88,21 @@ impl<'a> Parser<'a> {
         Ok((name, part))
     }
 
-    /// `*`, `left.*` or `right.*`: the sides of which all columns are wanted.
-    pub(super) fn all_of(&mut self, left_only: bool) -> Result<Option<(Vec<Side>, Span)>> {
+    /// `*`, `left.*`, `right.*`, `then1.*`: the streams of which all columns are wanted.
+    pub(super) fn all_of(&mut self, left_only: bool) -> Result<Option<(Vec<usize>, Span)>> {
         let start = self.here();
         if self.eat("*") {
-            let sides = if left_only { vec![Side::Left] } else { Side::BOTH.to_vec() };
-            return Ok(Some((sides, start)));
+            let count = if left_only { 1 } else { self.scope.streams().len() };
+            return Ok(Some(((0..count).collect(), start)));
         }
         let at = self.at;
-        for side in Side::BOTH {
-            if self.eat_word(side.name()) && self.eat(".") && self.eat("*") {
-                if left_only && side == Side::Right {
+        for stream in 0..self.scope.streams().len() {
+            if self.eat_word(&stream_name(stream)) && self.eat(".") && self.eat("*") {
+                if left_only && stream > 0 {
                     let why = "a semi or anti join gives left rows, so there are no right columns";
                     return Err(ExprError::new(start.to(self.before()), why));
                 }
-                return Ok(Some((vec![side], start.to(self.before()))));
+                return Ok(Some((vec![stream], start.to(self.before()))));
             }
             self.at = at;
         }
@@ -384,18 +384,19 @@ impl<'a> Parser<'a> {
             "cast" if is_call => self.cast(start),
             "extract" if is_call => self.extract(start),
             "interval" if matches!(self.peek_second(), Token::Text(_)) => self.interval(start),
-            "left" | "right" if is_before_point => {
-                let side = if lower == "left" { Side::Left } else { Side::Right };
+            name if is_before_point && self.scope.stream_of(name).is_some() => {
+                let stream = self.scope.stream_of(name).unwrap_or_default();
                 self.advance();
                 self.advance();
-                self.side_column(side, start)
+                self.stream_column(stream, start)
             }
             _ if is_call => self.call(word, start),
             _ if is_before_point => Err(ExprError::new(
                 start,
                 format!(
-                    "only left and right stand before a point, and this is {word}; a column with a \
-                     point in its name goes in double quotes"
+                    "only {} stand before a point, and this is {word}; a column with a point in \
+                     its name goes in double quotes",
+                    self.names_of_streams()
                 ),
             )),
             _ if RESERVED.contains(&lower.as_str()) => Err(ExprError::new(
@@ -412,33 +413,41 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn side_column(&mut self, side: Side, start: Span) -> Result<Typed> {
+    /// `left and right`, and further ones.
+    fn names_of_streams(&self) -> String {
+        let mut names: Vec<_> = (0..self.scope.streams().len()).map(stream_name).collect();
+        let last = names.pop().unwrap_or_default();
+        format!("{} and {last}", names.join(", "))
+    }
+
+    fn stream_column(&mut self, stream: usize, start: Span) -> Result<Typed> {
         match self.peek().clone() {
             Token::Word(name) | Token::Name(name) => {
                 let (_, end) = self.advance();
-                self.column(Some(side), &name, start.to(end))
+                self.column(Some(stream), &name, start.to(end))
             }
-            _ => self.wrong(&format!("a {} column", side.name())),
+            _ => self.wrong(&format!("a {} column", stream_name(stream))),
         }
     }
 
-    /// The column of a name: as the output names it, or with a side as the input does.
-    fn column(&mut self, side: Option<Side>, name: &str, span: Span) -> Result<Typed> {
-        let places = |of: Side| {
-            let columns = self.scope.side(of);
-            let names = if side.is_some() { &columns.names } else { &columns.output_names };
+    /// The column of a name: as the output names it, or with a stream as the input does.
+    fn column(&mut self, stream: Option<usize>, name: &str, span: Span) -> Result<Typed> {
+        let places = |of: usize| {
+            let columns = &self.scope.streams()[of];
+            let names = if stream.is_some() { &columns.names } else { &columns.output_names };
             names
                 .iter()
                 .enumerate()
                 .filter(|(_, other)| *other == name)
                 .map(move |(at, _)| (of, at))
         };
-        let sides = Side::BOTH.into_iter().filter(|of| side.is_none_or(|side| side == *of));
-        let mut found = sides.clone().flat_map(places);
+        let all = 0..self.scope.streams().len();
+        let streams = all.filter(|of| stream.is_none_or(|stream| stream == *of));
+        let mut found = streams.clone().flat_map(places);
         match (found.next(), found.next()) {
-            (Some((side, place)), None) => {
-                self.uses_right |= side == Side::Right;
-                let column = self.scope.column(side, place);
+            (Some((stream, place)), None) => {
+                self.uses_right |= stream > 0;
+                let column = self.scope.column(stream, place);
                 let kind = column.column_type.kind();
                 Ok(Typed::leaf(Expr::Column(column), kind, span))
             }
@@ -447,20 +456,21 @@ impl<'a> Parser<'a> {
                 format!("two columns are called \"{name}\", so it is not clear which; rename one"),
             )),
             (None, _) => {
-                let known = sides.flat_map(|of| {
-                    let columns = self.scope.side(of);
-                    let names = if side.is_some() { &columns.names } else { &columns.output_names };
+                let known = streams.flat_map(|of| {
+                    let columns = &self.scope.streams()[of];
+                    let names =
+                        if stream.is_some() { &columns.names } else { &columns.output_names };
                     names.iter().cloned()
                 });
-                Err(ExprError::new(span, unknown(side, name, &known.collect::<Vec<_>>())))
+                Err(ExprError::new(span, unknown(stream, name, &known.collect::<Vec<_>>())))
             }
         }
     }
 }
 
 /// There is no such column; names the nearest.
-fn unknown(side: Option<Side>, name: &str, known: &[String]) -> String {
-    let what = side.map_or(String::new(), |side| format!("{} ", side.name()));
+fn unknown(stream: Option<usize>, name: &str, known: &[String]) -> String {
+    let what = stream.map_or(String::new(), |stream| format!("{} ", stream_name(stream)));
     let meant =
         closest(name, known).map_or(String::new(), |near| format!(" (did you mean \"{near}\"?)"));
     let list = known.join(", ");

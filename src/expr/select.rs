@@ -8,7 +8,6 @@ use super::error::{ExprError, Span};
 use super::parse::Parser;
 use super::tree::Expr;
 use super::value::Value;
-use crate::event::Side;
 
 /// The columns that users have chosen for an output. Immutable: all cores share one.
 #[derive(Clone, Debug)]
@@ -16,14 +15,14 @@ pub struct Selection {
     scope: Arc<Scope>,
     names: Vec<String>,
     items: Vec<Item>,
-    /// By [`Side::index`]: the columns that are taken as they stand.
-    plain: [Vec<Column>; 2],
+    /// By stream: the columns that are taken as they stand.
+    plain: Vec<Vec<Column>>,
 }
 
 #[derive(Clone, Debug)]
 enum Item {
-    /// A column as it stands: its place among the plain ones of its side.
-    Plain(Side, usize),
+    /// A column as it stands: its stream and its place among the plain ones there.
+    Plain(usize, usize),
     Made(Expr),
 }
 
@@ -41,7 +40,7 @@ pub enum Picked<'a> {
 }
 
 impl Selection {
-    /// Makes sense of a list of columns: names, `*`, `left.*`, `right.*`, expressions with AS and a
+    /// Makes sense of a list of columns: names, `*`, `left.*`, `then1.*`, expressions with AS and a
     /// name. With `left_only` there are no right columns.
     ///
     /// # Errors
@@ -51,7 +50,7 @@ impl Selection {
             scope: Arc::clone(scope),
             names: Vec::new(),
             items: Vec::new(),
-            plain: [Vec::new(), Vec::new()],
+            plain: vec![Vec::new(); scope.streams().len()],
         };
         selection.read(text, left_only).map_err(|error| error.of(text))?;
         Ok(selection)
@@ -62,10 +61,11 @@ impl Selection {
         let mut parser = Parser::new(text, &scope)?;
         loop {
             let start = parser.here();
-            if let Some((sides, span)) = parser.all_of(left_only)? {
-                for side in sides {
-                    for (place, name) in scope.side(side).output_names.iter().enumerate() {
-                        self.add(name, Expr::Column(scope.column(side, place)), span)?;
+            if let Some((streams, span)) = parser.all_of(left_only)? {
+                for stream in streams {
+                    let names = &scope.streams()[stream].output_names;
+                    for (place, name) in names.iter().enumerate() {
+                        self.add(name, Expr::Column(scope.column(stream, place)), span)?;
                     }
                 }
             } else {
@@ -90,13 +90,18 @@ impl Selection {
         self.names.push(name.to_owned());
         self.items.push(match expr {
             Expr::Column(column) => {
-                let (side, plain) = (column.side, &mut self.plain[column.side.index()]);
+                let (stream, plain) = (column.stream, &mut self.plain[column.stream]);
                 plain.push(column);
-                Item::Plain(side, plain.len() - 1)
+                Item::Plain(stream, plain.len() - 1)
             }
             expr => Item::Made(expr),
         });
         Ok(())
+    }
+
+    /// The columns that it is about, and the counts of values that were not of their type.
+    pub fn scope(&self) -> &Arc<Scope> {
+        &self.scope
     }
 
     /// The names of the columns.
@@ -106,14 +111,16 @@ impl Selection {
 
     /// What stands in each column for some rows, in order.
     pub fn pick<'a>(&'a self, rows: &Rows<'a>, mut take: impl FnMut(Picked<'a>)) {
-        let mut cells = Side::BOTH.map(|side| match rows.sides[side.index()] {
-            Some(row) => Column::cells(&self.plain[side.index()], row.bytes),
-            None => Vec::new(),
-        });
+        let cells =
+            self.plain.iter().enumerate().map(|(stream, plain)| match rows.stream(stream) {
+                Some(row) => Column::cells(plain, row.bytes),
+                None => Vec::new(),
+            });
+        let mut cells: Vec<_> = cells.collect();
         for item in &self.items {
             take(match item {
-                Item::Plain(side, place) => {
-                    match cells[side.index()].get_mut(*place).and_then(Option::take) {
+                Item::Plain(stream, place) => {
+                    match cells[*stream].get_mut(*place).and_then(Option::take) {
                         None => Picked::Missing,
                         Some(Cell::Text(text)) => Picked::Text(text),
                         Some(Cell::Json(json)) => Picked::Json(json),

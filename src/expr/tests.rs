@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::event::Side;
 use crate::source::RowFormat;
 use crate::time::text::{TimeUnit, Zone};
 
@@ -37,7 +36,8 @@ fn scope() -> Arc<Scope> {
 
 fn rows<'a>() -> Rows<'a> {
     let left = Row { bytes: LEFT.as_bytes(), ts: LEFT_TS };
-    Rows { sides: [Some(left), Some(Row { bytes: RIGHT.as_bytes(), ts: LEFT_TS + 90_000 })] }
+    let right = Row { bytes: RIGHT.as_bytes(), ts: LEFT_TS + 90_000 };
+    Rows::of_sides([Some(left), Some(right)])
 }
 
 /// The text of a value, `NULL`, or what is wrong.
@@ -306,7 +306,7 @@ fn values_of_another_type_are_null_and_counted() {
 
 #[test]
 fn a_side_that_is_not_there_is_null() {
-    let left_alone = Rows { sides: [rows().sides[0], None] };
+    let left_alone = Rows::of_sides([rows().sides[0], None]);
     let scope = scope();
     for (text, expected) in [
         ("n IS NULL AND ts_right IS NULL AND id = 'o1'", "true"),
@@ -350,7 +350,7 @@ fn columns_are_chosen_by_name_and_made() {
     selection.pick(&rows(), |cell| picked.push(cell));
     let text = |text: &'static [u8]| Picked::Text(text.into());
     assert_eq!(picked, [Picked::Json("7"), text(b"a,\"b"), text(b""), Picked::Json("[1, 2]")]);
-    assert_eq!(scope.side(Side::Left).names.len(), 10);
+    assert_eq!(scope.streams()[0].names.len(), 10);
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn what_is_nested_too_deeply_is_refused_and_chains_are_not() {
     assert!(filter(format!("0 {} = 1", "+ amount ".repeat(100_000))).is_err());
     let long = vec!["amount = 7"; 20_000].join(" OR ");
     let filter = filter(long).unwrap();
-    let Rows { sides: [Some(left), Some(right)] } = rows() else { panic!("both are there") };
+    let Rows { sides: [Some(left), Some(right)], .. } = rows() else { panic!("both are there") };
     assert!(!filter.holds(left, right));
 }
 
@@ -395,7 +395,7 @@ mod random {
         ) {
             let scope = scope();
             if let Ok(filter) = Filter::parse(&text, &scope) {
-                let Rows { sides: [Some(left), Some(right)] } = rows() else { panic!("both") };
+                let Rows { sides: [Some(left), Some(right)], .. } = rows() else { panic!("both") };
                 filter.holds(left, right);
             }
         }

@@ -121,7 +121,7 @@ mod tests {
     fn columns_come_in_the_format_of_the_output() {
         let left = Some(Row { bytes: b"1,\"x,\"\"y\"", ts: 0 });
         let right = Some(Row { bytes: br#"{"c":{"d":[1]},"a":"t\n"}"#, ts: 0 });
-        let both = Rows { sides: [left, right] };
+        let both = Rows::of_sides([left, right]);
         let text = "c, b, a_right, a * 2 AS two, a = 1 AS is, nullif(a, 1) AS no, b || '!' AS l";
         assert_eq!(
             pushed(RowFormat::CSV, text, &both),
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn rows_without_another_side_are_padded() {
-        let alone = Rows { sides: [Some(Row { bytes: b"1,x", ts: 0 }), None] };
+        let alone = Rows::of_sides([Some(Row { bytes: b"1,x", ts: 0 }), None]);
         assert_eq!(pushed(RowFormat::CSV, "b, c", &alone), "b,c\nx,\n");
         assert_eq!(pushed(RowFormat::TSV, "c", &alone), "c\n\"\"\n");
         assert_eq!(pushed(RowFormat::JsonLines, "b, c", &alone), "{\"b\":\"x\",\"c\":null}\n");

@@ -2,14 +2,7 @@
 
 use std::collections::HashSet;
 
-/// What a stream of a join is called: `left`, `right`, then `then1` and on.
-pub fn stream_name(stream: usize) -> String {
-    match stream {
-        0 => "left".to_owned(),
-        1 => "right".to_owned(),
-        stream => format!("then{}", stream - 1),
-    }
-}
+use crate::event::stream_name;
 
 /// The names of the output's columns: all left ones, then all right ones, then those of further
 /// streams.

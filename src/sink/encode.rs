@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use memchr::memchr3;
 
+use crate::event::stream_name;
 use crate::expr::{Row, Rows, Selection};
+use crate::sink::Columns;
 use crate::sink::LeftOut;
 use crate::sink::chosen::Chosen;
-use crate::sink::columns::{Columns, stream_name};
 use crate::sink::json::{Members, push_string, string_text};
 use crate::source::{RowFormat, fields};
 
@@ -124,8 +125,13 @@ impl Encoder {
         if let Some(chosen) = &self.chosen {
             return chosen.push(out, rows);
         }
-        let rows = rows.sides.map(|row| row.map(|row: Row<'_>| row.bytes));
-        self.push_row(out, &rows, scratch);
+        let sides = rows.sides.map(Row::bytes_of);
+        if rows.more.is_empty() {
+            return self.push_row(out, &sides, scratch);
+        }
+        let more = rows.more.iter().copied().map(Row::bytes_of);
+        let streams: Vec<_> = sides.into_iter().chain(more).collect();
+        self.push_row(out, &streams, scratch);
     }
 
     /// Appends a late row of a stream.
@@ -163,12 +169,7 @@ impl Encoder {
     }
 
     /// Appends a row of all streams, padded where one has none.
-    pub(super) fn push_row(
-        &self,
-        out: &mut Vec<u8>,
-        rows: &[Option<&[u8]>],
-        scratch: &mut Scratch,
-    ) {
+    fn push_row(&self, out: &mut Vec<u8>, rows: &[Option<&[u8]>], scratch: &mut Scratch) {
         match self.to {
             RowFormat::Delimited { delimiter } => {
                 self.push_delimited(out, rows, delimiter, scratch)
@@ -393,7 +394,7 @@ mod tests {
     fn pushed(encoder: &Encoder, rows: [Option<&str>; 2], scratch: &mut Scratch) -> String {
         let mut out = Vec::new();
         let sides = rows.map(|row| row.map(|row| Row { bytes: row.as_bytes(), ts: 0 }));
-        encoder.push(&mut out, &Rows { sides }, scratch);
+        encoder.push(&mut out, &Rows::of_sides(sides), scratch);
         String::from_utf8(out).unwrap()
     }
 

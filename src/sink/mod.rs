@@ -14,7 +14,7 @@ mod sorter;
 mod temporary;
 
 pub use bad::BadRows;
-pub use columns::{Columns, stream_name};
+pub use columns::Columns;
 pub use encode::{Encoder, SideRows};
 pub use left_out::LeftOut;
 pub use links::link_end;

@@ -155,7 +155,7 @@ impl RowSink {
         let row = |event: Option<Event<'_>>, bytes| {
             event.zip(bytes).map(|(event, bytes)| Row { bytes, ts: event.ts })
         };
-        let rows = Rows { sides: [row(left, left_row), row(right, right_row)] };
+        let rows = Rows::of_sides([row(left, left_row), row(right, right_row)]);
         self.shared.encoder.push(out, &rows, &mut self.scratch);
         if self.shared.sorter.is_some() {
             let of = |event: Option<Event<'_>>| event.map_or(i64::MIN, |event| event.ts);
@@ -184,22 +184,23 @@ impl RowSink {
 
     /// A row of several streams with its output time; in order by that, then by the positions of
     /// the streams, one that has no row behind those that have.
-    pub fn joined<'a>(&mut self, ts: i64, rows: impl Iterator<Item = Option<&'a [u8]>>) {
+    pub fn joined<'a>(&mut self, ts: i64, rows: impl Iterator<Item = Option<Row<'a>>>) {
         if self.failed.is_some() {
             return;
         }
         let mut positions = std::mem::take(&mut self.positions);
         positions.clear();
-        let rows: Vec<Option<&[u8]>> = rows
+        let is_sorted = self.shared.sorter.is_some();
+        let rows: Vec<Option<Row<'_>>> = rows
             .map(|row| {
-                let split = row.filter(|_| self.shared.sorter.is_some()).and_then(split_position);
+                let split = row.filter(|_| is_sorted).and_then(|row| split_position(row.bytes));
                 let position = split.map_or(NO_POSITION, |(position, _)| position.0);
                 positions.extend_from_slice(&position.to_be_bytes());
-                split.map(|(_, row)| row).or(row)
+                row.map(|Row { bytes, ts }| Row { bytes: split.map_or(bytes, |(_, row)| row), ts })
             })
             .collect();
         let out = &mut self.block.bytes;
-        self.shared.encoder.push_row(out, &rows, &mut self.scratch);
+        self.shared.encoder.push(out, &Rows::of_streams(&rows), &mut self.scratch);
         if self.shared.sorter.is_some() {
             self.slices.push(Place { time: ts, left: 0, right: 0 }, &positions, out);
             out.clear();

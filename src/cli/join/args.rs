@@ -245,7 +245,7 @@ pub(super) struct OutputArgs {
     /// Format of the output, and of late and bad rows [default: by file ending, csv otherwise]
     #[arg(long, value_name = "FORMAT")]
     pub(super) output_format: Option<Format>,
-    /// Columns of the output: names, left.*, right.*, expressions as of --where with AS and a name:
+    /// Columns of the output: names, left.*, then1.*, expressions as of --where with AS and a name:
     /// "order_id, amount - amount_right AS rest" [default: all left ones, then all right ones]
     #[arg(long, value_name = "COLS", allow_hyphen_values = true)]
     pub(super) select: Option<String>,

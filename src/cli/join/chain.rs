@@ -11,8 +11,11 @@ use crate::cli::join::run::{
 };
 use crate::cli::join::streams::{Link, links};
 use crate::cli::{Console, Failure, os};
-use crate::engine::{ChainBuilder, ChainSink, EngineBuilder, JoinedRow, NoSinks, Stream, Then};
+use crate::engine::{
+    ChainBuilder, ChainSink, EngineBuilder, JoinedRow, NoSinks, Part, Stream, Then,
+};
 use crate::event::Event;
+use crate::expr::Row;
 use crate::join::{JoinSpec, Sink, SinkError};
 use crate::limits::Limits;
 use crate::sink::RowSink;
@@ -36,8 +39,13 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let (control, first) = Control::start(plan, unit, &expressions, first)?;
     let lateness = first.lateness();
     let mut specs = vec![first.clone()];
-    for then in &plan.then {
-        specs.push(then.spec(unit, lateness, &limits)?);
+    for (number, then) in plan.then.iter().enumerate() {
+        let spec = then.spec(unit, lateness, &limits)?;
+        let condition = expressions.then_condition(number, plan.machine.deterministic);
+        specs.push(match condition {
+            Some(condition) => spec.with_condition(condition),
+            None => spec,
+        });
     }
     let times = SourceTimes::new(plan, unit)?;
     let builder = builder(plan, first, limits, max_drift(plan, &specs, unit));
@@ -109,7 +117,8 @@ struct Rows(RowSink);
 
 impl ChainSink for Rows {
     fn row(&mut self, row: JoinedRow<'_>) {
-        self.0.joined(row.ts(), row.parts().map(|part| part.map(|part| part.row)));
+        let rows = row.parts().map(|part| part.map(|Part { ts, row }| Row { bytes: row, ts }));
+        self.0.joined(row.ts(), rows);
     }
 
     fn late(&mut self, stream: Stream, event: Event<'_>, lag: i64) {

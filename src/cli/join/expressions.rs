@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use crate::cli::join::args::{ConditionArgs, OutputArgs};
 use crate::cli::join::open::{InputFile, InputSide, Inputs, SAMPLE_ROWS, unreadable};
-use crate::cli::join::plan::Plan;
+use crate::cli::join::plan::{Plan, SidePlan};
+use crate::cli::join::then::ThenArgs;
 use crate::cli::{Console, Failure};
-use crate::event::{Event, Side};
-use crate::expr::{ColumnType, Filter, Row, Scope, Selection, SideColumns};
+use crate::engine::{JoinedRow, Part};
+use crate::event::{Event, stream_name};
+use crate::expr::{ColumnType, Filter, Row, Rows, Scope, Selection, SideColumns};
 use crate::join::{Condition, JoinKind};
 use crate::sink::Columns;
 use crate::source::fields::delimited;
@@ -19,8 +21,10 @@ use crate::source::{RowFormat, split_position};
 pub(super) struct ExpressionPlan {
     condition: Option<String>,
     select: Option<String>,
-    /// By [`Side::index`]: columns whose type was given.
-    types: [Vec<(String, ColumnType)>; 2],
+    /// Of further streams.
+    then: Vec<Option<String>>,
+    /// By stream: columns whose type was given.
+    types: Vec<Vec<(String, ColumnType)>>,
     /// Rules may come with conditions.
     has_rules: bool,
 }
@@ -33,40 +37,48 @@ impl ExpressionPlan {
     pub(super) fn resolve(
         condition: &ConditionArgs,
         output: &OutputArgs,
+        then: &ThenArgs,
     ) -> Result<ExpressionPlan, Failure> {
         let ConditionArgs { condition, rules, left_types, right_types } = condition;
+        let mut all = vec![types("left", left_types)?, types("right", right_types)?];
+        for stage in &then.stages {
+            all.push(types("then", &stage.types)?);
+        }
         let plan = ExpressionPlan {
+            then: then.stages.iter().map(|stage| stage.condition.clone()).collect(),
             condition: condition.clone(),
             select: output.select.clone(),
-            types: [types(Side::Left, left_types)?, types(Side::Right, right_types)?],
+            types: all,
             has_rules: rules.is_some(),
         };
-        let given = Side::BOTH.into_iter().find(|side| !plan.types[side.index()].is_empty());
+        let given = plan.types.iter().position(|types| !types.is_empty());
         match given {
-            Some(side) if !plan.is_needed() => Err(Failure::usage(format!(
+            Some(stream) if !plan.is_needed() => Err(Failure::usage(format!(
                 "--{}-types says what columns are in --where and --select; give one of them, or \
                  leave it out",
-                side.name()
+                if stream < 2 { stream_name(stream) } else { "then".to_owned() }
             ))),
             _ => Ok(plan),
         }
     }
 
     fn is_needed(&self) -> bool {
-        self.condition.is_some() || self.select.is_some() || self.has_rules
+        self.condition.is_some()
+            || self.select.is_some()
+            || self.has_rules
+            || self.then.iter().any(Option::is_some)
     }
 }
 
 /// `amount:float,paid_at:time`.
-fn types(side: Side, list: &[String]) -> Result<Vec<(String, ColumnType)>, Failure> {
+fn types(prefix: &str, list: &[String]) -> Result<Vec<(String, ColumnType)>, Failure> {
     let one = |text: &String| {
         let known = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
         let typed = known.and_then(|(name, of)| Some((name, ColumnType::from_name(of.trim())?)));
         typed.map(|(name, of)| (name.trim().to_owned(), of)).ok_or_else(|| {
             Failure::usage(format!(
-                "--{}-types: \"{text}\" is not a column and its type; give them like \
+                "--{prefix}-types: \"{text}\" is not a column and its type; give them like \
                  amount:float, with one of {}",
-                side.name(),
                 ColumnType::NAMES
             ))
         })
@@ -77,7 +89,10 @@ fn types(side: Side, list: &[String]) -> Result<Vec<(String, ColumnType)>, Failu
 /// What the options come to with the columns that there are.
 #[derive(Clone, Debug, Default)]
 pub(in crate::cli) struct Expressions {
+    /// Of the left and the right columns.
     scope: Option<Arc<Scope>>,
+    /// Of further streams.
+    then: Vec<Option<Filter>>,
     pub(in crate::cli) filter: Option<Filter>,
     pub(super) selection: Option<Selection>,
 }
@@ -92,13 +107,17 @@ impl Expressions {
         if !plan.expressions.is_needed() {
             return Ok(Expressions::default());
         }
-        let [left, right] = &mut inputs.sides;
-        let names = Columns::new(left.schema.columns(), right.schema.columns());
-        let sides = [
-            side_columns(Side::Left, plan, left, names.left())?,
-            side_columns(Side::Right, plan, right, names.right())?,
-        ];
-        let scope = Arc::new(Scope::new(sides, inputs.unit, &plan.zone));
+        let unit = inputs.unit;
+        let names: Vec<&[String]> = inputs.streams().map(|input| input.schema.columns()).collect();
+        let names = Columns::of(&names);
+        let mut streams = Vec::new();
+        for (stream, (side, input)) in plan.streams().zip(inputs.streams_mut()).enumerate() {
+            let types = &plan.expressions.types[stream];
+            streams.push(side_columns(side, types, input, names.stream(stream))?);
+        }
+        let scope_of = |count: usize| Arc::new(Scope::new(&streams[..count], unit, &plan.zone));
+        let scope = scope_of(2);
+        let whole = if plan.then.is_empty() { Arc::clone(&scope) } else { scope_of(streams.len()) };
         let usage = |option: &str, error: &dyn std::fmt::Display| {
             Failure::usage(format!("{option}: {error}"))
         };
@@ -106,10 +125,16 @@ impl Expressions {
         let filter = condition.map(|text| Filter::parse(text, &scope)).transpose();
         let left_only = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti);
         let select = plan.expressions.select.as_deref();
-        let selection = select.map(|text| Selection::parse(text, &scope, left_only)).transpose();
+        let selection = select.map(|text| Selection::parse(text, &whole, left_only)).transpose();
+        let then = plan.expressions.then.iter().enumerate().map(|(number, text)| {
+            // What was joined before, and the row of the stream itself.
+            let filter = text.as_ref().map(|text| Filter::parse(text, &scope_of(number + 3)));
+            filter.transpose().map_err(|error| usage("--then-where", &error))
+        });
         Ok(Expressions {
             filter: filter.map_err(|error| usage("--where", &error))?,
             selection: selection.map_err(|error| usage("--select", &error))?,
+            then: then.collect::<Result<_, Failure>>()?,
             scope: Some(scope),
         })
     }
@@ -119,6 +144,20 @@ impl Expressions {
         self.filter.clone().map(|filter| condition_of(filter, with_position))
     }
 
+    /// The filter of a further stream, counted from 0.
+    pub(super) fn then_condition(&self, number: usize, with_position: bool) -> Option<Condition> {
+        let filter = self.then.get(number)?.clone()?;
+        Some(Condition::new(move |left, right| {
+            let joined = JoinedRow::new(number + 2, *left, Some(*right));
+            let rows = joined.parts().map(|part| {
+                let Part { ts, row } = part?;
+                Some(row_at(row, ts, with_position))
+            });
+            let rows: Vec<Option<Row<'_>>> = rows.collect();
+            filter.holds_of(&Rows::of_streams(&rows))
+        }))
+    }
+
     /// What makes further conditions on the same columns.
     pub(super) fn filters(&self, with_position: bool) -> FilterMaker {
         FilterMaker { scope: self.scope.clone(), with_position }
@@ -126,7 +165,12 @@ impl Expressions {
 
     /// Says which values were not what they were taken for.
     pub(in crate::cli) fn warn(&self, console: Console) {
-        for warning in self.scope.iter().flat_map(|scope| scope.warnings()) {
+        // Each further condition has counts of its own.
+        let then = self.then.iter().flatten().map(Filter::scope);
+        let whole = self.selection.as_ref().map(Selection::scope);
+        let whole =
+            whole.filter(|whole| self.scope.as_ref().is_none_or(|s| !Arc::ptr_eq(s, whole)));
+        for warning in self.scope.iter().chain(then).chain(whole).flat_map(|s| s.warnings()) {
             console.warning(&warning);
         }
     }
@@ -158,16 +202,20 @@ fn condition_of(filter: Filter, with_position: bool) -> Condition {
 
 /// The row of an event, which may stand behind its position.
 fn row_of<'a>(event: &Event<'a>, with_position: bool) -> Row<'a> {
-    let bytes = match split_position(event.row) {
+    row_at(event.row, event.ts, with_position)
+}
+
+fn row_at(row: &[u8], ts: i64, with_position: bool) -> Row<'_> {
+    let bytes = match split_position(row) {
         Some((_, row)) if with_position => row,
-        _ => event.row,
+        _ => row,
     };
-    Row { bytes, ts: event.ts }
+    Row { bytes, ts }
 }
 
 fn side_columns(
-    side: Side,
-    plan: &Plan,
+    side: &SidePlan,
+    given_types: &[(String, ColumnType)],
     input: &mut InputSide,
     output_names: &[String],
 ) -> Result<SideColumns, Failure> {
@@ -181,13 +229,13 @@ fn side_columns(
     };
     let mut given = vec![false; names.len()];
     types[schema.time()] = ColumnType::EventTime;
-    for (name, column_type) in &plan.expressions.types[side.index()] {
+    for (name, column_type) in given_types {
         let Some(place) = names.iter().position(|other| other == name) else {
             let meant =
                 closest(name, names).map_or(String::new(), |n| format!(" (did you mean \"{n}\"?)"));
             return Err(Failure::usage(format!(
                 "--{}-types: there is no column \"{name}\"{meant}; the columns are {}",
-                side.name(),
+                side.prefix,
                 names.join(", ")
             )));
         };

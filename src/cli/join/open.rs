@@ -58,6 +58,11 @@ impl Inputs {
     pub(super) fn streams(&self) -> impl Iterator<Item = &InputSide> {
         self.sides.iter().chain(&self.then)
     }
+
+    /// The same, to be read from.
+    pub(super) fn streams_mut(&mut self) -> impl Iterator<Item = &mut InputSide> {
+        self.sides.iter_mut().chain(&mut self.then)
+    }
 }
 
 impl InputSide {

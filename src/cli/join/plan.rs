@@ -101,7 +101,7 @@ impl Plan {
             sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
             then: streams::resolve(args)?,
             matching: Matching::resolve(&args.matching)?,
-            expressions: ExpressionPlan::resolve(&args.condition, &args.output)?,
+            expressions: ExpressionPlan::resolve(&args.condition, &args.output, &args.then)?,
             rules: args.condition.rules.clone(),
             kind: args.matching.kind.into(),
             zone: option("--timezone", Zone::parse(&args.time.timezone))?,

@@ -6,9 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::join::size::show_size;
 use crate::cli::text::{columns_right, show_count, show_ns, show_rate};
-use crate::event::Side;
+use crate::event::{Side, stream_name};
 use crate::join::SideCounters;
-use crate::sink::stream_name;
 use crate::time::text::TimeUnit;
 
 /// Rows of one side by what became of them.

@@ -46,12 +46,6 @@ pub(super) fn resolve(args: &Args) -> Result<Vec<ThenPlan>, Failure> {
                  use --between",
             ));
         }
-        if args.output.select.is_some() {
-            return Err(Failure::usage(
-                "--select and --then do not go together: rows of more than two streams have all \
-                 columns; choose among them afterwards",
-            ));
-        }
         let kind = JoinKind::from(args.matching.kind);
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
             return Err(Failure::usage(

@@ -26,6 +26,8 @@ pub(in crate::cli) struct ThenStage {
     pub(super) columns: Vec<String>,
     pub(super) time_format: Option<String>,
     pub(super) out_of_orderness: Option<String>,
+    pub(super) condition: Option<String>,
+    pub(super) types: Vec<String>,
 }
 
 crate::cli::choices::choices! {
@@ -46,7 +48,7 @@ struct ThenOption {
     put: fn(&mut ThenStage, String) -> Result<(), String>,
 }
 
-const OPTIONS: [ThenOption; 11] = [
+const OPTIONS: [ThenOption; 13] = [
     ThenOption {
         name: "then-also",
         value: "PATH",
@@ -108,6 +110,14 @@ const OPTIONS: [ThenOption; 11] = [
         put: |stage, text| set(&mut stage.choice, choice(&text)?),
     },
     ThenOption {
+        name: "then-where",
+        value: "EXPR",
+        help: "A condition on what was joined before and its row, as --where; the columns of all \
+               of them may be named",
+        repeats: false,
+        put: |stage, text| set(&mut stage.condition, text),
+    },
+    ThenOption {
         name: "then-format",
         value: "FORMAT",
         help: "Format of its files [default: by file ending, csv for standard input]",
@@ -119,13 +129,14 @@ const OPTIONS: [ThenOption; 11] = [
         value: "A,B,C",
         help: "Names of its columns, as --left-columns",
         repeats: false,
-        put: |stage, text| {
-            if !stage.columns.is_empty() {
-                return Err(TWICE.to_owned());
-            }
-            stage.columns = text.split(',').map(str::to_owned).collect();
-            Ok(())
-        },
+        put: |stage, text| set_list(&mut stage.columns, &text),
+    },
+    ThenOption {
+        name: "then-types",
+        value: "COL:TYPE,...",
+        help: "Types of its columns in --then-where and --select, as --left-types",
+        repeats: false,
+        put: |stage, text| set_list(&mut stage.types, &text),
     },
     ThenOption {
         name: "then-time-format",
@@ -150,6 +161,11 @@ fn set<T>(place: &mut Option<T>, value: T) -> Result<(), String> {
         None => Ok(()),
         Some(_) => Err(TWICE.to_owned()),
     }
+}
+
+fn set_list(place: &mut Vec<String>, text: &str) -> Result<(), String> {
+    let list = text.split(',').map(str::to_owned).collect();
+    if std::mem::replace(place, list).is_empty() { Ok(()) } else { Err(TWICE.to_owned()) }
 }
 
 fn choice<T: clap::ValueEnum>(text: &str) -> Result<T, String> {

@@ -240,7 +240,7 @@ impl File<'_> {
             key if key.starts_with("then") => key.to_owned(),
             key => format!("then-{key}"),
         };
-        let is_columns = name == "then-columns";
+        let is_columns = matches!(&name[..], "then-columns" | "then-types");
         let is_list = name == "then" || is_columns || join::then_repeats(&name) == Some(true);
         if join::then_repeats(&name).is_none() {
             let why = format!("`{key}` is no option of a further stream: there is no --{name}");
