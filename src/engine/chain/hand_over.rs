@@ -162,6 +162,9 @@ impl HandOver {
         }
         let flow = self.try_pump();
         self.note_kept();
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
         match flow {
             // Why that shard has gone is said there, and this one is stopped soon.
             Err(PushError::Stopped) => {
@@ -334,5 +337,90 @@ impl Sink for HandOver {
 impl fmt::Debug for HandOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandOver").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::KeyKind;
+    use crate::exchange::{
+        Doorbell, LinkReceiver, Pace, ProducerOptions, Promise, Watermarks, link,
+    };
+    use crate::time::{Lateness, LatenessClock};
+
+    /// A hand-over to one shard, of a lane that takes one event, under a bound on state.
+    fn hand_over(state_bytes_max: Option<u64>) -> (HandOver, LinkReceiver, Watermarks) {
+        let table = Watermarks::with_capacity(1);
+        let pace = Pace { state_bytes_max, ..Pace::default() };
+        let pacer = Pacer::new(&table, &[Doorbell::silent()], pace);
+        let (sender, receiver) = link(1, Doorbell::silent(), Doorbell::silent());
+        let hasher = KeyHasher::new(KeyKind::Int, 0);
+        // The producer judges, by what is promised behind all that is kept.
+        let lateness = Lateness { clock: LatenessClock::Own, ..Lateness::default() };
+        let options = ProducerOptions { hasher, lateness, batch_events: 1 };
+        let mut producer = Producer::new(vec![sender], options);
+        let port = producer.add_port(table.add_source(Side::Left).unwrap(), Promise::Explicit);
+        let plan = HandOverPlan {
+            key: Arc::new(|row, _| Key::Int(row.ts().unsigned_abs())),
+            anchor: Stream::LEFT,
+            back: 3,
+        };
+        let late = LateBox::default();
+        (HandOver::new(plan, 1, (producer, port), (pacer, 0), late), receiver, table)
+    }
+
+    fn give(hand_over: &mut HandOver, ts: i64) {
+        let event = |row| Event { key: Key::Int(0), ts, row };
+        hand_over.pair(event(b"left"), event(b"right"));
+    }
+
+    #[test]
+    fn a_promise_waits_for_all_that_was_given_before_it() {
+        let (mut hand_over, mut receiver, table) = hand_over(None);
+        (10..20).for_each(|ts| give(&mut hand_over, ts));
+        hand_over.output_watermark(20).unwrap();
+        hand_over.finish().unwrap();
+        let (mut times, mut steps) = (Vec::new(), 0);
+        while !hand_over.is_drained() {
+            assert_eq!(table.promised_max(Side::Left), i64::MIN, "{times:?}");
+            while let Some(batch) = receiver.try_recv() {
+                assert_eq!(batch.kind, BatchKind::Keyed, "late");
+                times.extend_from_slice(batch.timestamps());
+                receiver.give_back(batch);
+            }
+            let _ = hand_over.pump().unwrap();
+            steps += 1;
+            assert!(steps < 100, "it is never drained");
+        }
+        while let Some(batch) = receiver.try_recv() {
+            times.extend_from_slice(batch.timestamps());
+        }
+        assert_eq!(times, (10..20).collect::<Vec<i64>>(), "in order, each once");
+        assert_eq!((table.promised_max(Side::Left), hand_over.rows()), (17, 10));
+        assert!(table.states(Side::Left).all(|state| state == crate::time::SourceState::Finished));
+    }
+
+    #[test]
+    fn what_is_kept_counts_as_state_and_has_its_bound() {
+        let (mut hand_over, _receiver, _) = hand_over(Some(100_000));
+        assert!(hand_over.pump().is_ok());
+        (0..2_000).for_each(|ts| give(&mut hand_over, ts));
+        let full = hand_over.pump().unwrap_err();
+        let Fault::Shard(ShardError::Join(JoinError::StateFull { bytes, .. })) = full else {
+            panic!("{full:?}")
+        };
+        assert!(bytes > 100_000);
+    }
+
+    #[test]
+    fn a_row_that_comes_behind_its_time_meets_nobody() {
+        let (mut hand_over, mut receiver, _) = hand_over(None);
+        hand_over.output_watermark(103).unwrap();
+        let event = Event { key: Key::Null, ts: 40, row: b"left" };
+        hand_over.single(Side::Left, event);
+        hand_over.flush().unwrap();
+        let batch = receiver.try_recv().unwrap();
+        assert_eq!((batch.kind, batch.timestamps()), (BatchKind::NullKey, &[100][..]));
     }
 }
