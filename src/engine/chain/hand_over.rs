@@ -340,7 +340,7 @@ impl fmt::Debug for HandOver {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::event::KeyKind;

@@ -26,7 +26,7 @@ impl Then {
     /// Pairs with `t + lo <= right.ts <= t + hi`, where `t` is the time of the `anchor` in the
     /// joined row. `key` gives a joined row its key in this stage; it is called on the core that
     /// found the row and may put the key's bytes together in the scratch space that it is given,
-    /// which is empty each time.
+    /// which is empty each time. It should depend on the row alone: the same key each time.
     ///
     /// ```
     /// use intervale::engine::{Stream, Then};
