@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use intervale::join::JoinKind;
+use intervale::error::SpecError;
+use intervale::join::{JoinKind, JoinSpec};
+use intervale::limits::{Limits, STATE_CHUNK_BYTES_MAX};
 use intervale::state::Simd;
+use intervale::time::Bound;
 use intervale::workload::{
     Events, Form, KeyRule, LayoutHints, SingleJoin, StepClock, Workload, drive, offline,
 };
@@ -67,4 +70,29 @@ fn wide_buckets_keep_rows_and_large_chunks_take_memory() {
     let peaks = joined(workload, 200_000, &layouts);
     assert!(peaks[1] > 2 * peaks[0], "{peaks:?}");
     assert!(peaks[3] > 2 * (16 << 20) && peaks[3] > 2 * peaks[2], "{peaks:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    let spec = || JoinSpec::between(Bound::Closed(0), Bound::Closed(10));
+    let bounded = |bytes| Limits { state_bytes_max: Some(bytes) };
+    for ticks in [0, -1, i64::MIN] {
+        let error = spec().bucket_width(ticks).build(&Limits::UNBOUNDED).unwrap_err();
+        assert_eq!(error, SpecError::BucketWidth(ticks));
+        assert!(error.to_string().contains("1 or more"), "{error}");
+    }
+    for (bytes, bytes_max, limits) in [
+        (0, STATE_CHUNK_BYTES_MAX, Limits::UNBOUNDED),
+        (1023, STATE_CHUNK_BYTES_MAX, Limits::UNBOUNDED),
+        (STATE_CHUNK_BYTES_MAX + 1, STATE_CHUNK_BYTES_MAX, Limits::UNBOUNDED),
+        (1 << 20, 512 << 10, bounded(1 << 29)),
+        (64 << 10, 32 << 10, bounded((64 << 20) - 1024)),
+        (2048, 1024, bounded(1)),
+    ] {
+        let error = spec().chunk_bytes(bytes).build(&limits).unwrap_err();
+        assert_eq!(error, SpecError::ChunkBytes { bytes, bytes_max });
+        assert!(error.to_string().contains(&format!("1024 to {bytes_max}")), "{error}");
+        let good = spec().chunk_bytes(bytes_max).bucket_width(i64::MAX).build(&limits).unwrap();
+        assert_eq!((good.chunk_bytes(), good.bucket_width()), (Some(bytes_max), Some(i64::MAX)));
+    }
 }

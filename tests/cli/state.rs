@@ -156,7 +156,7 @@ fn the_layout_of_state_changes_no_row() {
     dir.write("p.toml", "bucket-width = \"2s\"\nchunk = \"1MiB\"\n");
     assert!(peak("--profile p.toml") > 4 << 20);
     let small_bound = "--max-state 32MiB --profile p.toml";
-    dir.run(&join_of_eight(small_bound)).fails(2, &["--chunk", "512.0 KiB", "p.toml, line 2"]);
+    dir.run(&join_of_eight(small_bound)).fails(2, &["--chunk", "32.0 KiB", "p.toml, line 2"]);
     dir.run(&join_of_eight("--chunk 48MiB")).fails(2, &["--chunk", "1KiB to 32MiB"]);
     dir.run(&join_of_eight("--bucket-width -1s")).fails(2, &["--bucket-width", "negative"]);
     // Windows have neither.

@@ -167,7 +167,7 @@ fn tune_writes_a_profile_that_other_commands_take() {
     assert_eq!(dir.names(), ["orders.csv", "payments.csv", "t.toml"]);
     // Widths of buckets are multiples of what the interval asks for.
     let args = "--settings bucket-width,chunk --repeat 3 --output laid-out.toml";
-    let ran = dir.run(&format!("tune {args} -- {files} --max-state 1GiB")).ok();
+    let ran = dir.run(&format!("tune {args} -- {files} --max-state 4GiB")).ok();
     assert_eq!(ran.err.matches("bucket-width ").count(), 4, "{}", ran.err);
     assert!(ran.err.contains("chunk 2MiB: "), "{}", ran.err);
     dir.run(&format!("join {files} --profile ./laid-out.toml")).ok();

@@ -1,6 +1,6 @@
 //! Which widths of time buckets and sizes of chunks are worth a try.
 
-use crate::cli::join::parse_size;
+use crate::cli::join::{memory_bytes, parse_size};
 use crate::cli::tune::trial::Subject;
 use crate::limits::STATE_CHUNKS_WITHIN_BOUND;
 use crate::state::Layout;
@@ -35,11 +35,14 @@ fn rounded(ticks: i64) -> i64 {
 
 /// Sizes to try: those that go with the bound on state, if one was given.
 pub(super) fn chunks(subject: &Subject) -> Vec<String> {
-    let given = match subject {
-        Subject::Join { options } => value(options, "--max-state"),
-        _ => None,
+    let most = match subject {
+        Subject::Join { options } => {
+            let given = value(options, "--max-state").and_then(|text| parse_size(text).ok());
+            // What a join has by default.
+            given.unwrap_or(memory_bytes() / 2)
+        }
+        _ => u64::MAX,
     };
-    let most = given.and_then(|text| parse_size(text).ok()).unwrap_or(u64::MAX);
     let fits = |bytes: u64| bytes <= most / STATE_CHUNKS_WITHIN_BOUND;
     CHUNKS.iter().filter(|chunk| fits(chunk.1)).map(|chunk| chunk.0.to_owned()).collect()
 }
@@ -113,8 +116,10 @@ mod tests {
 
     #[test]
     fn chunks_go_with_the_bound() {
-        assert_eq!(chunks(&join("--between 0..1s")), ["16KiB", "256KiB", "2MiB"]);
-        assert_eq!(chunks(&join("--max-state 64MiB")), ["16KiB", "256KiB"]);
+        let bench = Subject::Bench { workload: "w2", events: 2 };
+        assert_eq!(chunks(&bench), ["16KiB", "256KiB", "2MiB"]);
+        assert_eq!(chunks(&join("--max-state 4GiB")), ["16KiB", "256KiB", "2MiB"]);
+        assert_eq!(chunks(&join("--max-state 1GiB")), ["16KiB", "256KiB"]);
         assert!(chunks(&join("--max-state=1000")).is_empty());
         assert!(CHUNKS.iter().all(|(text, bytes)| chunk(text).unwrap().0 == Some(*bytes)));
     }
