@@ -26,8 +26,8 @@ pub const STATE_CHUNK_BYTES_MIN: u64 = 1 << 10;
 pub const STATE_CHUNK_BYTES_MAX: u64 = 32 << 20;
 
 /// A bound on state has room for so many chunks of the size that was asked for, or that size is
-/// refused: every bucket of either side has one at least, on each core, and the events of one batch,
-/// which goes in whole, may each make a bucket.
+/// refused: every bucket of either side has one at least, on each core, and the events of one
+/// batch, which goes in whole, may each make a bucket.
 pub const STATE_CHUNKS_WITHIN_BOUND: u64 = 4 * BATCH_EVENTS_MAX as u64;
 
 /// Batches that fit a lane. The ring of one lane is two pages of pointers at most.
