@@ -41,6 +41,9 @@ done
 case $CORES in
 *[!0-9,-]* | -* | *- | ,* | *, | *--* | *,,*) die "--cores $CORES: give CPUs like 2-7 or 2,3,6-7" ;;
 esac
+for RANGE in $(printf '%s' "$CORES" | tr , ' '); do
+    [ "${RANGE%-*}" -le "${RANGE#*-}" ] || die "--cores $CORES: $RANGE begins after it ends"
+done
 case $USER_NAME in
 '' | *[!A-Za-z0-9_-]*) die "--user $USER_NAME: this is no name of a user" ;;
 esac

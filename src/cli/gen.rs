@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cli::bench::{count, workload};
 use crate::cli::choices::Format;
 use crate::cli::console::check_stdout;
+use crate::cli::join::check_distinct;
 use crate::cli::shape::{ShapeArgs, burst, event_rate};
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
@@ -80,6 +81,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.left == args.right {
         return Err(Failure::usage("--left and --right name the same file; give two"));
+    }
+    if let (Some(left), Some(right)) = (&args.left, &args.right) {
+        check_distinct(&[("--left", left), ("--right", right)], &[])?;
     }
     let events_per_side = args.events / 2;
     let shape = args.shape.shape(args.rate, args.burst);

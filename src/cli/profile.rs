@@ -1,6 +1,8 @@
 //! `--profile`: settings of the machine from a file or from those that come along. A profile only
 //! changes the defaults of options, so options on the command line win by themselves.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use clap::parser::ValueSource;
@@ -101,7 +103,7 @@ impl Profile {
             };
             return Profile::parse(&format!("tuning/{known}.toml"), text);
         }
-        let text = std::fs::read_to_string(Path::new(name))
+        let text = read_settings(Path::new(name))
             .map_err(|error| Failure::failed(format!("--profile {name}: cannot read: {error}")))?;
         Profile::parse(name, &text)
     }
@@ -238,6 +240,20 @@ fn key_value(line: &str) -> Result<Option<(&str, String)>, String> {
         return Err(format!("the value of {key} is no number; put text in quotes: \"{value}\""));
     }
     Ok(Some((key, digits)))
+}
+
+/// The text of a file of settings, which is never long: a device that has no end is none.
+///
+/// # Errors
+/// What the system says; or that it is too long, or no text.
+pub(super) fn read_settings(path: &Path) -> io::Result<String> {
+    const BYTES_MAX: u64 = 1 << 20;
+    let mut text = String::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(io::Error::other("it is longer than 1 MiB; settings are a few lines"));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -303,7 +303,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
     ///
     /// # Errors
     /// The first fault of any shard, sink or source; [`EngineError::Join`] with
-    /// [`JoinError::Unbalanced`](crate::error::JoinError::Unbalanced) when counts do not add up. A
+    /// [`JoinError::Unbalanced`] when counts do not add up. A
     /// sink whose reader has gone is no fault: see [`Ending::SinkClosed`].
     pub fn finish(self) -> Result<Finished<S>, EngineError> {
         self.finish_stages().map(Finished::of_last)

@@ -30,7 +30,8 @@ pub(super) fn chart(rows: &[Row]) -> Chart {
         None => bars(rows),
     };
     let show: fn(f64) -> String = match across {
-        Some(_) => |value| format!("{value}"),
+        // Ticks are sums of steps that are not exact, such as 0.2.
+        Some(_) => |value| format!("{}", (value * 1e6).round() / 1e6),
         None => |value| if value.fract() == 0.0 { value.to_string() } else { String::new() },
     };
     let events = rows.first().map(|row| row.text("events")).unwrap_or_default();

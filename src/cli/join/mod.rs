@@ -23,6 +23,7 @@ mod window;
 pub use args::Args;
 pub(in crate::cli) use args::{AsofChoice, BadRows, ConditionArgs, InputArgs, TimeArgs};
 pub(in crate::cli) use offline::{Ask, Row, Table, Tables, read};
+pub(in crate::cli) use paths::check_distinct;
 
 pub(in crate::cli) use size::{memory_bytes, parse_size, show_size};
 pub(in crate::cli) use then::repeats as then_repeats;

@@ -93,7 +93,7 @@ pub(super) fn output_format(
 ///
 /// # Errors
 /// [`Failure::Usage`] names both options.
-pub(super) fn check_distinct(
+pub(in crate::cli) fn check_distinct(
     outputs: &[(&str, &Path)],
     inputs: &[(String, &Path)],
 ) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use std::path::Path;
 use clap::ArgAction;
 use toml::de::{DeTable, DeValue};
 
+use crate::cli::profile::read_settings;
 use crate::cli::{Failure, command, join};
 use crate::source::schema::closest;
 
@@ -41,7 +42,7 @@ impl Job {
     /// [`Failure`] says which line is wrong, or why there is none to read.
     pub(super) fn load(path: &Path) -> Result<Job, Failure> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = read_settings(path)
             .map_err(|error| Failure::failed(format!("{name}: cannot read it: {error}")))?;
         Job::parse(&name, &text)
     }

@@ -141,6 +141,11 @@ impl Subject {
         }
     }
 
+    /// Whether its runs have a setting; a profile may hold those of other commands.
+    fn takes(&self, name: &str) -> bool {
+        !matches!((self, name), (Subject::Bench { .. }, "linger" | "lane-batches"))
+    }
+
     fn args(&self) -> Vec<String> {
         let text = match self {
             Subject::Bench { workload, events } => format!(
@@ -178,7 +183,7 @@ impl Subject {
             return Err(interrupted(signal));
         }
         let mut args = self.args();
-        for (name, value) in settings.iter() {
+        for (name, value) in settings.iter().filter(|(name, _)| self.takes(name)) {
             args.extend([format!("--{name}"), value.to_owned()]);
         }
         let program = std::env::current_exe().map_err(|error| {
