@@ -313,6 +313,33 @@ fn all_short_sequences_with_a_choice() {
 }
 
 /// Windows that fire, get rows after that, and, if they are sessions, grow and fire again.
+/// A late row is paired as it comes, before the next one of its batch, though that one is earlier.
+#[test]
+fn late_rows_of_a_batch_are_paired_one_after_the_other() {
+    let lateness = Lateness { policy: LatePolicy::Join, clock: LatenessClock::Merged, allowed: 0 };
+    let spec = JoinSpec::between(Bound::Closed(-1), Bound::Closed(50))
+        .choice(MatchChoice::OneToOne)
+        .keys(KeyKind::Bytes)
+        .lateness(lateness)
+        .build(&limits())
+        .unwrap();
+    let event =
+        |side, ts, id| Step::Event(Arrival { side, source: 0, key: Some(b"k".to_vec()), ts, id });
+    let watermark = |side| Step::Watermark { side, source: 0, ts: 100 };
+    let steps = vec![
+        event(Side::Left, 90, 1),
+        watermark(Side::Left),
+        watermark(Side::Right),
+        event(Side::Right, 95, 2),
+        event(Side::Right, 92, 3),
+        Step::End,
+    ];
+    let case = Case { spec, sources: [1, 1], steps };
+    for batch_events_max in [1, 64] {
+        assert_eq!(compare(&case, Feed { batch_events_max, shard_count: 1 }), Ok(()));
+    }
+}
+
 #[test]
 fn all_short_sequences_of_windows() {
     let alphabet = [

@@ -386,6 +386,7 @@ impl SideColumns {
 }
 
 /// A cell as it stands in a row.
+#[derive(Clone)]
 pub(super) enum Cell<'a> {
     /// Of CSV and TSV, quotes undone.
     Text(Cow<'a, [u8]>),

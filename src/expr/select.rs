@@ -91,8 +91,13 @@ impl Selection {
         self.items.push(match expr {
             Expr::Column(column) => {
                 let (stream, plain) = (column.stream, &mut self.plain[column.stream]);
-                plain.push(column);
-                Item::Plain(stream, plain.len() - 1)
+                // A column that is chosen twice is read once.
+                let known = plain.iter().position(|other| other.place == column.place);
+                let place = known.unwrap_or(plain.len());
+                if known.is_none() {
+                    plain.push(column);
+                }
+                Item::Plain(stream, place)
             }
             expr => Item::Made(expr),
         });
@@ -116,16 +121,14 @@ impl Selection {
                 Some(row) => Column::cells(plain, row.bytes),
                 None => Vec::new(),
             });
-        let mut cells: Vec<_> = cells.collect();
+        let cells: Vec<_> = cells.collect();
         for item in &self.items {
             take(match item {
-                Item::Plain(stream, place) => {
-                    match cells[*stream].get_mut(*place).and_then(Option::take) {
-                        None => Picked::Missing,
-                        Some(Cell::Text(text)) => Picked::Text(text),
-                        Some(Cell::Json(json)) => Picked::Json(json),
-                    }
-                }
+                Item::Plain(stream, place) => match cells[*stream].get(*place).cloned().flatten() {
+                    None => Picked::Missing,
+                    Some(Cell::Text(text)) => Picked::Text(text),
+                    Some(Cell::Json(json)) => Picked::Json(json),
+                },
                 Item::Made(expr) => Picked::Value(expr.value(&self.scope, rows)),
             });
         }

@@ -136,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn a_column_may_be_chosen_twice() {
+        let right = Some(Row { bytes: br#"{"a":"t","c":[1]}"#, ts: 0 });
+        let both = Rows::of_sides([Some(Row { bytes: b"1,x", ts: 0 }), right]);
+        let text = "*, b AS b2, right.c AS c2, c AS c3";
+        assert_eq!(
+            pushed(RowFormat::JsonLines, text, &both),
+            "{\"a\":\"1\",\"b\":\"x\",\"a_right\":\"t\",\"c\":[1],\"b2\":\"x\",\"c2\":[1],\
+             \"c3\":[1]}\n"
+        );
+    }
+
+    #[test]
     fn rows_without_another_side_are_padded() {
         let alone = Rows::of_sides([Some(Row { bytes: b"1,x", ts: 0 }), None]);
         assert_eq!(pushed(RowFormat::CSV, "b, c", &alone), "b,c\nx,\n");

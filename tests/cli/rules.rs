@@ -73,11 +73,15 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
         ("form,between\n", "line 1: there is no column \"form\"; the columns are from, between"),
         ("from,between,from\n", "line 1: there are two columns \"from\""),
         ("from,between\n\nsoon,0..1s\n", "line 3: "),
+        ("from,between\n100,0..1s,more\n", "line 2: 3 cells where the header names 2"),
         ("from,between\n100,0..1s\n", "line 2: the join finds pairs from -50 to 50 ticks apart"),
         ("from,between\n100,5ms..1ms\n", "line 2: between: "),
         ("from,where\n100,v <\n", "line 2: where: "),
         ("from,where\n100,w = 1\n", "line 2: where: "),
-        ("from,where\n200,v = 1\n100,v = 2\n", "line 3: pairs at the rule's time may be out"),
+        (
+            "from,where\n200,v = 1\n100,v = 2\n",
+            "line 3: its time is not later than that of the rule before it",
+        ),
     ] {
         dir.write("rules.csv", rules);
         let ran = dir.run(&format!("{JOIN} --rules rules.csv"));

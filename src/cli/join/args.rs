@@ -154,9 +154,9 @@ pub(in crate::cli) struct ConditionArgs {
     /// between and where, each rule for the pairs whose later row has its time or a later one. An
     /// empty cell is as the option says; an interval must be within --between. A file is read
     /// before anything else; of a pipe rules hold as they come, and one too late to be exact ends
-    /// the run
+    /// the run (join only)
     #[arg(long, value_name = "PATH")]
-    pub(super) rules: Option<PathBuf>,
+    pub(in crate::cli) rules: Option<PathBuf>,
     /// Types of left columns in --where and --select: bool, int, float, text, time or duration
     /// [default: of CSV by the first 1000 rows of each file, of JSON Lines by each value; the
     /// column of --left-time is a time]

@@ -362,6 +362,8 @@ fn check_paths(args: &Args, plan: &Plan) -> Result<(), Failure> {
             "standard input (-) can be one file of one side only; give the others as files",
         ));
     }
+    // Not data, but not to be written over either.
+    inputs.extend(plan.rules.iter().map(|path| ("--rules".to_owned(), path.as_path())));
     let outputs = [
         ("--output", Some(args.output.output.as_path())),
         ("--late-output", args.trouble.late_output.as_deref()),

@@ -111,6 +111,9 @@ struct RuleReader {
     line: u64,
     /// By [`COLUMNS`]: the place of each in a line.
     places: [Option<usize>; 3],
+    cell_count: usize,
+    /// When the rule before starts.
+    last: Option<Timestamp>,
     reading: Reading,
 }
 
@@ -119,14 +122,23 @@ impl RuleReader {
         let failed =
             |error: std::io::Error| Failure::failed(format!("--rules {}: {error}", path.display()));
         let lines = BufReader::new(File::open(path).map_err(failed)?);
-        let mut reader =
-            RuleReader { path: path.to_owned(), lines, line: 0, places: [None; 3], reading };
+        let mut reader = RuleReader {
+            path: path.to_owned(),
+            lines,
+            line: 0,
+            places: [None; 3],
+            cell_count: 0,
+            last: None,
+            reading,
+        };
         let Some(header) = reader.next_line()? else {
             return Err(
                 reader.wrong("it is empty; its first line names the columns: from,between,where")
             );
         };
-        let names = reader.cells(&header)?;
+        // A mark of the byte order is none of a name.
+        let names = reader.cells(header.trim_start_matches('\u{feff}'))?;
+        reader.cell_count = names.len();
         for (place, name) in names.iter().enumerate() {
             match COLUMNS.iter().position(|column| column == name) {
                 Some(column) if reader.places[column].is_none() => {
@@ -160,6 +172,13 @@ impl RuleReader {
     /// Makes a rule of a line, and puts it in force.
     fn take(&mut self, line: &str) -> Result<(), Failure> {
         let cells = self.cells(line)?;
+        if cells.len() != self.cell_count {
+            return Err(self.wrong(&format!(
+                "{} cells where the header names {}; put one with a comma in double quotes",
+                cells.len(),
+                self.cell_count
+            )));
+        }
         let cell = |column: usize| {
             let place = self.places[column];
             place.and_then(|place| cells.get(place)).map_or("", |cell| cell.trim())
@@ -168,6 +187,11 @@ impl RuleReader {
         let from =
             time.parse(cell(0).as_bytes()).map_err(|error| self.wrong(&error.to_string()))?;
         let from = Timestamp::new(from).ok_or_else(|| self.wrong("no such time"))?;
+        if self.last.is_some_and(|last| from <= last) {
+            return Err(
+                self.wrong("its time is not later than that of the rule before it; sort them")
+            );
+        }
         let interval = match cell(1) {
             "" => first.0,
             text => {
@@ -186,7 +210,9 @@ impl RuleReader {
             }
         };
         let rule = rule_of(interval, condition);
-        rules.replace(from, rule).map_err(|error| self.wrong(&error.to_string()))
+        rules.replace(from, rule).map_err(|error| self.wrong(&error.to_string()))?;
+        self.last = Some(from);
+        Ok(())
     }
 
     /// The next line that is not blank.

@@ -79,6 +79,12 @@ fn share(text: &str) -> Result<f64, String> {
 /// # Errors
 /// [`Failure`] for wrong use, files that cannot be read, and a result that falls short.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.condition.rules.is_some() {
+        return Err(Failure::usage(
+            "--rules: an offline join knows none; verify each rule's span of time by itself, with \
+             --between and --where",
+        ));
+    }
     let report = args.report.as_deref().map(read_report).transpose()?;
     let mut file = ResultFile::open(&args.result, args.result_format)?;
     let tables = read(&Ask {

@@ -2,11 +2,12 @@
 
 use super::{IntervalJoin, count, join_all};
 use crate::error::JoinError;
-use crate::event::{EventBatch, KeyHasher, Side};
+use crate::event::{EventBatch, Key, KeyHasher, Side};
 use crate::join::choice::{Choices, Emitted, LeftVisit, RightVisit};
 use crate::join::pairing::{Pairing, PairingVisit};
 use crate::join::{Counters, Emit, JoinSpec, MatchChoice};
 use crate::state::{BatchStats, Class, Probe, State, StateFull};
+use crate::time::Timestamp;
 
 /// The rows that wait for their match.
 pub(super) enum Choosing {
@@ -55,7 +56,7 @@ impl IntervalJoin {
     ) -> Result<(), JoinError> {
         let side = batch.side();
         let (probe, clock) = (self.probe(side), self.choosing_clock());
-        let IntervalJoin { hasher, state, classes, choices, counters, .. } = self;
+        let IntervalJoin { spec, hasher, state, classes, choices, counters, .. } = self;
         let work = Work { batch, classes, hasher, probe, clock };
         let done = match choices.as_deref_mut() {
             Some(Choosing::Each(choices)) => {
@@ -66,7 +67,8 @@ impl IntervalJoin {
                 done
             }
             Some(Choosing::OneToOne(pairing)) => {
-                let (stats, done) = work.one_to_one(state, pairing, counters, out)?;
+                let settled = spec.lateness().threshold(clock);
+                let (stats, done) = work.one_to_one(settled, state, pairing, counters, out)?;
                 // Nothing is matched but what was made a pair.
                 count(counters, side, &BatchStats { stored: stats.stored, ..Default::default() });
                 done
@@ -121,7 +123,39 @@ impl Work<'_> {
         Ok((joined, choices.settle_batch(marked, (clock, probe.own_floor), hasher, out)))
     }
 
+    /// Pairs off a batch. A pair whose time has been reached is made as soon as its second row is
+    /// there, so where that may be (rows up to `settled`) rows come one after the other.
     fn one_to_one<E: Emit>(
+        self,
+        settled: i64,
+        state: &mut State,
+        pairing: &mut Pairing,
+        counters: &mut Counters,
+        out: &mut E,
+    ) -> Result<Joined, JoinError> {
+        let Work { batch, classes, hasher, probe, clock } = self;
+        if batch.len() < 2 || batch.timestamps().iter().all(|&ts| ts > settled) {
+            return self.one_to_one_at_once(state, pairing, counters, out);
+        }
+        let (mut all, mut row) = (BatchStats::default(), EventBatch::default());
+        for index in 0..batch.len() {
+            let Some(ts) = Timestamp::new(batch.timestamps()[index]) else { continue };
+            row.reset(batch.side(), batch.source, batch.kind);
+            // A key of bytes stands in the stored row already.
+            row.push_with_value(batch.keys()[index], Key::Int(0), ts, batch.stored_row(index))
+                .map_err(JoinError::Refused)?;
+            let classes = classes.get(index..=index).unwrap_or(&[]);
+            let one = Work { batch: &row, classes, hasher, probe, clock };
+            let (stats, done) = one.one_to_one_at_once(state, pairing, counters, out)?;
+            all += stats;
+            if done.is_err() {
+                return Ok((all, done));
+            }
+        }
+        Ok((all, Ok(())))
+    }
+
+    fn one_to_one_at_once<E: Emit>(
         self,
         state: &mut State,
         pairing: &mut Pairing,
