@@ -119,7 +119,8 @@ impl std::error::Error for RuleError {}
 /// let mut join = Join::new(rules.spec().build(&limits)?, limits)?;
 /// // From 10,000 on: up to five, and only over the amount.
 /// let five = Rule::between(Bound::Closed(0), Bound::Closed(300))?;
-/// rules.replace(Timestamp::new(10_000).ok_or("no time")?, five.when(|_, paid| paid.row > b"5"))?;
+/// let five = five.when(|_, paid| paid.row > &b"5"[..]);
+/// rules.replace(Timestamp::new(10_000).ok_or("no time")?, five)?;
 ///
 /// let mut pairs = Vec::new();
 /// let mut out = |order: Event<'_>, paid: Event<'_>| pairs.push((order.ts, paid.ts));
