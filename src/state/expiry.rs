@@ -1,21 +1,23 @@
 //! Rows that come out when they are freed: in order of time, at the first watermark that passes.
 //!
-//! A calendar queue (Brown, 1988): rows are appended to slots of time much narrower than a bucket,
-//! and a slot is sorted once, when its turn comes.
+//! A calendar queue (Brown, 1988): rows are appended to slots of time much narrower than a bucket.
+//! When its turn comes, a slot is sifted: rows that were matched meanwhile, often nearly all, drop
+//! out, and only the rest is sorted.
 
 use std::collections::VecDeque;
 
 use super::arena::Handle;
 
-/// Slots per bucket width, as a power of two: few enough rows that sorting one slot is short.
+/// Slots per bucket width, as a power of two: few enough rows that sifting one slot is short.
 const SLOTS_LOG2: u32 = 6;
 const RING_LEN: usize = 256;
 const SPARES_MAX: usize = 64;
+/// How many rows ahead the memory of rows is asked for: about what a core has under way at once.
+const AHEAD: usize = 16;
 
-/// A row that waits for its end.
+/// A row that waits for its end. Its time stands in its run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) ts: i64,
     pub(crate) key: u64,
     /// Its place in the order of arrival, over both sides.
     pub(crate) arrival: u64,
@@ -23,18 +25,22 @@ pub(crate) struct Waiting {
     pub(crate) row: u32,
 }
 
-impl Waiting {
+/// A row whose end is near.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    pub(crate) ts: i64,
+    pub(crate) waiting: Waiting,
+}
+
+impl Due {
     fn order(&self) -> (i64, u64) {
-        (self.ts, self.arrival)
+        (self.ts, self.waiting.arrival)
     }
 }
 
 struct Slot {
     number: i64,
     rows: Vec<Waiting>,
-    /// Rows before this one are out; the rest is sorted from the first look on.
-    next: usize,
-    sorted: bool,
 }
 
 /// The rows of one side that wait for their end.
@@ -44,6 +50,11 @@ pub(crate) struct Expiry {
     places: Box<[u32; RING_LEN]>,
     spares: Vec<Vec<Waiting>>,
     capacity: usize,
+    /// What sifting has left, in order; those before `next` are out.
+    due: Vec<Due>,
+    next: usize,
+    /// All rows in slots up to this one are in `due`.
+    sifted: i64,
 }
 
 impl Expiry {
@@ -55,36 +66,47 @@ impl Expiry {
             places: Box::new([0; RING_LEN]),
             spares: Vec::new(),
             capacity: 0,
+            due: Vec::new(),
+            next: 0,
+            sifted: i64::MIN,
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.capacity * size_of::<Waiting>()
+        self.capacity * size_of::<Waiting>() + self.due.capacity() * size_of::<Due>()
     }
 
     /// A time that no waiting row is older than, to the slot; `i64::MAX` when none waits.
     pub(crate) fn oldest(&self) -> i64 {
-        self.slots.front().map_or(i64::MAX, |slot| slot.number << self.shift)
+        match self.due.get(self.next) {
+            Some(due) => due.ts,
+            None => self.slots.front().map_or(i64::MAX, |slot| slot.number << self.shift),
+        }
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, waiting: Waiting) {
-        let number = waiting.ts >> self.shift;
+    pub(crate) fn push(&mut self, ts: i64, waiting: Waiting) {
+        let number = ts >> self.shift;
+        if number <= self.sifted {
+            self.push_due(Due { ts, waiting });
+            return;
+        }
         let place = self.places[number as usize % RING_LEN] as usize;
         let place = match self.slots.get(place) {
             Some(slot) if slot.number == number => place,
             _ => self.find_or_create(number),
         };
-        let slot = &mut self.slots[place];
-        let before = slot.rows.capacity();
-        if slot.sorted {
-            let rest = &slot.rows[slot.next..];
-            let at = rest.partition_point(|row| row.order() <= waiting.order());
-            slot.rows.insert(slot.next + at, waiting);
-        } else {
-            slot.rows.push(waiting);
-        }
-        self.capacity += slot.rows.capacity() - before;
+        let rows = &mut self.slots[place].rows;
+        let before = rows.capacity();
+        rows.push(waiting);
+        self.capacity += rows.capacity() - before;
+    }
+
+    #[cold]
+    fn push_due(&mut self, due: Due) {
+        let rest = &self.due[self.next..];
+        let at = rest.partition_point(|row| row.order() <= due.order());
+        self.due.insert(self.next + at, due);
     }
 
     #[cold]
@@ -93,7 +115,7 @@ impl Expiry {
             Ok(place) => place,
             Err(place) => {
                 let rows = self.spares.pop().unwrap_or_default();
-                self.slots.insert(place, Slot { number, rows, next: 0, sorted: false });
+                self.slots.insert(place, Slot { number, rows });
                 place
             }
         };
@@ -102,38 +124,52 @@ impl Expiry {
     }
 
     /// The next row with a time under `floor`, in order of time and arrival; `None` as floor means
-    /// all rows.
+    /// all rows. Of a row that may come out soon, `ask` asks for the memory, and `open` tells the
+    /// time unless it was matched.
     #[inline]
-    pub(crate) fn peek(&mut self, floor: Option<i64>) -> Option<Waiting> {
+    pub(crate) fn peek(
+        &mut self,
+        floor: Option<i64>,
+        ask: impl Fn(&Waiting),
+        open: impl Fn(&Waiting) -> Option<i64>,
+    ) -> Option<Due> {
         loop {
-            let slot = self.slots.front_mut()?;
-            if !slot.sorted {
-                if floor.is_some_and(|floor| slot.number << self.shift >= floor) {
-                    return None;
-                }
-                slot.rows.sort_unstable_by_key(Waiting::order);
-                slot.sorted = true;
+            match self.due.get(self.next) {
+                Some(due) if floor.is_some_and(|floor| due.ts >= floor) => return None,
+                Some(due) => return Some(*due),
+                None => {}
             }
-            match slot.rows.get(slot.next) {
-                Some(row) if floor.is_some_and(|floor| row.ts >= floor) => return None,
-                Some(row) => return Some(*row),
-                None => self.drop_first(),
+            let slot = self.slots.front()?;
+            if floor.is_some_and(|floor| slot.number << self.shift >= floor) {
+                return None;
             }
+            self.sift(&ask, &open);
         }
     }
 
-    /// Takes the row that [`peek`](Self::peek) returned out; returns one that will follow soon, for
-    /// a prefetch.
+    /// Takes the row that [`peek`](Self::peek) returned out; returns one that will follow soon.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Waiting> {
-        const AHEAD: usize = 8;
-        let slot = self.slots.front_mut()?;
-        slot.next += 1;
-        slot.rows.get(slot.next + AHEAD).copied()
+        self.next += 1;
+        self.due.get(self.next + AHEAD / 2).map(|due| due.waiting)
     }
 
-    fn drop_first(&mut self) {
+    /// Makes the rows of the first slot that are still open due.
+    fn sift(&mut self, ask: &impl Fn(&Waiting), open: &impl Fn(&Waiting) -> Option<i64>) {
         let Some(mut slot) = self.slots.pop_front() else { return };
+        self.sifted = slot.number;
+        self.due.clear();
+        self.next = 0;
+        slot.rows.iter().take(AHEAD).for_each(ask);
+        for (at, waiting) in slot.rows.iter().enumerate() {
+            if let Some(ahead) = slot.rows.get(at + AHEAD) {
+                ask(ahead);
+            }
+            if let Some(ts) = open(waiting) {
+                self.due.push(Due { ts, waiting: *waiting });
+            }
+        }
+        self.due.sort_unstable_by_key(Due::order);
         if self.spares.len() < SPARES_MAX {
             slot.rows.clear();
             self.spares.push(slot.rows);
@@ -147,25 +183,45 @@ impl Expiry {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cell::RefCell;
 
     proptest! {
         #[test]
-        fn rows_come_out_by_time_and_arrival(
-            steps in prop::collection::vec((-500i64..500, prop::option::of(-500i64..600)), 1..200),
+        fn open_rows_come_out_by_time_and_arrival(
+            steps in prop::collection::vec(
+                (-500i64..500, prop::option::of(-500i64..600), prop::option::of(0usize..200)),
+                1..200,
+            ),
             shift in 0u32..14,
         ) {
             let mut queue = Expiry::new(shift);
+            // Time and whether it is open, by number.
+            let rows = RefCell::new(Vec::<(i64, bool)>::new());
             let mut model: Vec<(i64, u32)> = Vec::new();
-            for (arrival, (ts, floor)) in steps.into_iter().enumerate() {
-                let row = arrival as u32;
-                queue.push(Waiting { ts, key: 0, arrival: arrival as u64, run: 0, row });
+            for (row, (ts, floor, matched)) in steps.into_iter().enumerate() {
+                let row = row as u32;
+                rows.borrow_mut().push((ts, true));
+                queue.push(ts, Waiting { key: 0, arrival: u64::from(row), run: 0, row });
                 model.push((ts, row));
+                if let Some(row) = rows.borrow_mut().get_mut(matched.unwrap_or(usize::MAX)) {
+                    row.1 = false;
+                }
                 let Some(floor) = floor else { continue };
                 model.sort();
-                while let Some(popped) = queue.peek(Some(floor)) {
+                let open = |waiting: &Waiting| {
+                    let (ts, is_open) = rows.borrow()[waiting.row as usize];
+                    is_open.then_some(ts)
+                };
+                while let Some(popped) = queue.peek(Some(floor), |_| {}, open) {
                     queue.take();
-                    prop_assert_eq!((popped.ts, popped.row), model.remove(0));
+                    // Rows matched once they were due are the caller's to leave out.
+                    if open(&popped.waiting).is_none() {
+                        continue;
+                    }
+                    model.retain(|&(_, row)| rows.borrow()[row as usize].1);
+                    prop_assert_eq!((popped.ts, popped.waiting.row), model.remove(0));
                 }
+                model.retain(|&(_, row)| rows.borrow()[row as usize].1);
                 prop_assert!(model.first().is_none_or(|&(ts, _)| ts >= floor));
                 prop_assert!(model.first().is_none_or(|&(ts, _)| queue.oldest() <= ts));
             }

@@ -56,11 +56,11 @@ use arena::{Arena, CHUNK_BYTES_MIN};
 use chain::Walks;
 use clean::Cleaner;
 use directory::Directories;
-use expiry::Expiry;
+use expiry::{Expiry, Waiting};
 use index::Index;
 use pass::Scratch;
 use ring::Ring;
-use run::{MATCHED, Run, prefetch};
+use run::{MATCHED, Run, Stored, prefetch};
 use table::Arenas;
 
 /// State cannot take the row: its bound is reached, or its handles are exhausted (some 2,000 chunks
@@ -233,12 +233,20 @@ impl State {
     ) -> bool {
         for _ in 0..budget {
             let next = Side::BOTH.into_iter().filter_map(|side| {
+                let arena = &self.arenas[side.index()];
                 let expiry = self.expiries[side.index()].as_mut()?;
-                let waiting = expiry.peek(floors.map(|floors| floors[side.index()]))?;
-                let end = i128::from(waiting.ts) + ends[side.index()];
-                Some((end, waiting.arrival, side, waiting))
+                let due = expiry.peek(
+                    floors.map(|floors| floors[side.index()]),
+                    |waiting| prefetch(arena.address(waiting.run)),
+                    |waiting| {
+                        let row = waiting_row(arena, waiting);
+                        (row.tag() & MATCHED == 0).then(|| row.ts())
+                    },
+                )?;
+                let end = i128::from(due.ts) + ends[side.index()];
+                Some((end, due.waiting.arrival, side, due))
             });
-            let Some((_, _, side, waiting)) = next.min_by_key(|next| (next.0, next.1)) else {
+            let Some((_, _, side, due)) = next.min_by_key(|next| (next.0, next.1)) else {
                 return false;
             };
             let arena = &self.arenas[side.index()];
@@ -246,17 +254,10 @@ impl State {
             if let Some(ahead) = ahead {
                 prefetch(arena.address(ahead.run));
             }
-            // SAFETY: the handle was returned by `append`, which made the run, and it is live: a
-            // bucket is retired only once none of its rows waits.
-            let mut run = unsafe { Run::at(arena.address(waiting.run)) };
-            while run.is_moved() {
-                // SAFETY: a moved run names its successor, in the same bucket.
-                run = unsafe { Run::at(arena.address(run.older())) };
-            }
-            let stored = run.stored(waiting.row as usize);
-            let tag = stored.tag();
+            let row = waiting_row(arena, &due.waiting);
+            let tag = row.tag();
             if tag & MATCHED == 0 {
-                each(side, waiting.key, waiting.ts, stored.row(tag));
+                each(side, due.waiting.key, due.ts, row.row(tag));
             }
         }
         true
@@ -273,6 +274,19 @@ impl State {
     pub fn retire_all(&mut self, side: Side) -> u64 {
         self.rings[side.index()].retire_all(&mut self.arenas[side.index()])
     }
+}
+
+/// Where a waiting row stands.
+#[inline]
+fn waiting_row(arena: &Arena, waiting: &Waiting) -> Stored {
+    // SAFETY: the handle was returned by `append`, which made the run, and it is live: a bucket is
+    // retired only once none of its rows waits.
+    let mut run = unsafe { Run::at(arena.address(waiting.run)) };
+    while run.is_moved() {
+        // SAFETY: a moved run names its successor, in the same bucket.
+        run = unsafe { Run::at(arena.address(run.older())) };
+    }
+    run.stored(waiting.row as usize)
 }
 
 impl Drop for State {

@@ -151,7 +151,7 @@ impl State {
         }
         if let Some(expiry) = &mut self.expiries[pass.side.index()] {
             let arrival = self.arrivals + u64::from(place);
-            expiry.push(Waiting { ts: pass.ts(place), key: pass.key(place), arrival, run, row });
+            expiry.push(pass.ts(place), Waiting { key: pass.key(place), arrival, run, row });
         }
     }
 
