@@ -138,13 +138,16 @@ impl Share {
     }
 }
 
-/// A share of one side, replayed from memory as fast as it is taken.
+/// A share of one side, replayed from memory as fast as it is taken: by whole batches, which is how
+/// a source hands over what it has at once, but for rows that are picked.
 struct Replay {
     events: Arc<Events>,
     side: Side,
     slot: WatermarkSlot,
     port: Option<PortId>,
     batch: usize,
+    /// What is pushed at once.
+    columns: EventBatch,
     row: Vec<u8>,
     /// The rows to read, if they are not whole batches.
     rows: Option<Vec<u32>>,
@@ -170,19 +173,27 @@ impl Replay {
             Share::Rows(rows) => ((0..rows.len()).step_by(batch), Some(rows)),
         };
         let row = events.side(side).blank_row();
+        let columns = EventBatch::with_capacity(side, batch, batch * row.len());
         let (port, rest, finished) = (None, 0..0, false);
-        Replay { events, side, slot, port, batch, row, rows, starts, rest, finished }
+        Replay { events, side, slot, port, batch, columns, row, rows, starts, rest, finished }
     }
 
     fn len(&self) -> usize {
         self.rows.as_ref().map_or(self.events.side(self.side).len(), Vec::len)
     }
 
-    /// Pushes the rest of a batch. Returns whether all of it went.
-    fn push_batch(&mut self, producer: &mut Producer, port: PortId) -> Result<bool, SourceError> {
+    /// Pushes the rest of a batch. Returns whether lanes have room for more.
+    fn push_rest(&mut self, producer: &mut Producer, port: PortId) -> Result<bool, SourceError> {
         let events = self.events.side(self.side);
+        let Some(rows) = &self.rows else {
+            let batch = std::mem::take(&mut self.rest);
+            events.fill(&mut self.columns, producer.hasher(), self.side, batch);
+            let pushed = producer.push_batch(port, &self.columns);
+            let flow = pushed.map_err(|error| SourceError { message: error.to_string() })?;
+            return Ok(flow == Flow::Open);
+        };
         for place in self.rest.by_ref() {
-            let i = self.rows.as_ref().map_or(place, |rows| rows[place] as usize);
+            let i = rows[place] as usize;
             let key = Key::Int(events.keys[i]);
             let ts = Timestamp::new(events.ts[i]).unwrap_or(Timestamp::MIN);
             let row = events.row(i, &mut self.row);
@@ -221,7 +232,7 @@ impl Feed for Replay {
             let Some(start) = self.starts.next() else { return self.end(producer, port) };
             self.rest = start..(start + self.batch).min(self.len());
         }
-        Ok(match self.push_batch(producer, port)? {
+        Ok(match self.push_rest(producer, port)? {
             true => FeedProgress::Busy,
             false => FeedProgress::Blocked,
         })
