@@ -272,23 +272,50 @@ impl EventBatch {
         self.rows.extend_from_slice(&from.rows[rows_start as usize..rows_end as usize]);
     }
 
+    /// The rows of the events `range` if each is eight bytes long.
+    ///
+    /// # Panics
+    /// When the batch has not so many events.
+    pub fn words(&self, range: std::ops::Range<usize>) -> Option<&[[u8; 8]]> {
+        let ends = &self.row_ends[range.clone()];
+        let start = if range.start == 0 { 0 } else { self.row_ends[range.start - 1] };
+        // All are looked at, as that needs no branch.
+        let differ = ends
+            .iter()
+            .zip(1..)
+            .fold(0, |differ, (end, count)| differ | (end ^ (count * 8u32).wrapping_add(start)));
+        let end = *ends.last()?;
+        (differ == 0).then(|| self.rows[start as usize..end as usize].as_chunks().0)
+    }
+
     /// Appends the events `picks` of `from`, counted from `first` on, as they are stored there.
+    /// `words` are [`words`](Self::words) from `first` on, if each row is one.
     ///
     /// # Panics
     /// When `from` has not so many events.
     #[inline]
-    pub fn extend_picked(&mut self, from: &EventBatch, first: usize, picks: &[u8]) {
-        let place = |&pick: &u8| first + usize::from(pick);
-        self.keys.extend(picks.iter().map(|pick| from.keys[place(pick)]));
-        self.ts.extend(picks.iter().map(|pick| from.ts[place(pick)]));
-        for pick in picks {
-            let row = from.stored_row(place(pick));
-            // A copy of known length is two instructions, one of any length is a call.
-            match <&[u8; 8]>::try_from(row) {
-                Ok(row) => self.rows.extend_from_slice(row),
-                Err(_) => self.rows.extend_from_slice(row),
+    pub fn extend_picked(
+        &mut self,
+        from: &EventBatch,
+        (first, words): (usize, Option<&[[u8; 8]]>),
+        picks: &[u8],
+    ) {
+        let (keys, ts) = (&from.keys[first..], &from.ts[first..]);
+        self.keys.extend(picks.iter().map(|&pick| keys[usize::from(pick)]));
+        self.ts.extend(picks.iter().map(|&pick| ts[usize::from(pick)]));
+        // Cannot truncate: a part of `from` and of this batch, both under 4 GiB; see `push`.
+        let start = self.rows.len();
+        if let Some(words) = words {
+            self.row_ends.extend((1..=picks.len()).map(|count| (start + count * 8) as u32));
+            self.rows.resize(start + picks.len() * 8, 0);
+            let places = self.rows[start..].as_chunks_mut::<8>().0;
+            for (place, &pick) in places.iter_mut().zip(picks) {
+                *place = words[usize::from(pick)];
             }
-            // Cannot truncate: a part of `from` and of this batch, both under 4 GiB; see `push`.
+            return;
+        }
+        for &pick in picks {
+            self.rows.extend_from_slice(from.stored_row(first + usize::from(pick)));
             self.row_ends.push(self.rows.len() as u32);
         }
     }
@@ -356,10 +383,31 @@ mod tests {
                 assert_eq!(format!("{range:?}"), format!("{singles:?}"), "{start}..{end}");
                 let picks: Vec<u8> = (0..(end - start) as u8).collect();
                 let mut picked = from.clone();
-                picked.extend_picked(&from, start, &picks);
+                picked.extend_picked(&from, (start, from.words(start..end)), &picks);
                 assert_eq!(format!("{picked:?}"), format!("{singles:?}"), "{start}..{end}");
             }
         }
+    }
+
+    #[test]
+    fn words_are_picked_like_other_rows() {
+        let hasher = KeyHasher::new(KeyKind::Int, 7);
+        let mut from = EventBatch::with_capacity(Side::Left, 4, 64);
+        for (key, row) in
+            [b"eight by".as_slice(), b"tes each", b"and once", b"nine byte"].into_iter().enumerate()
+        {
+            let ts = Timestamp::new(key as i64).unwrap();
+            from.push(&hasher, Key::Int(key as u64), ts, row).unwrap();
+        }
+        assert_eq!(from.words(0..0), None);
+        assert_eq!(from.words(1..3), Some([*b"tes each", *b"and once"].as_slice()));
+        assert_eq!(from.words(1..4), None);
+        let mut picked = EventBatch::with_capacity(Side::Left, 4, 64);
+        let mut singles = picked.clone();
+        picked.extend_picked(&from, (1, from.words(1..3)), &[1, 0]);
+        picked.extend_picked(&from, (1, None), &[2]);
+        [2, 1, 3].into_iter().for_each(|index| singles.push_from(&from, index));
+        assert_eq!(format!("{picked:?}"), format!("{singles:?}"));
     }
 
     #[test]

@@ -42,11 +42,12 @@ impl Producer {
             }
             // Taken out, so that it can be read while the rest is written to.
             let mut sorter = std::mem::take(&mut self.sorter);
+            let words = batch.words(piece.clone());
             sorter.sort(self.links.len(), &batch.keys()[piece]);
             let sent = (0..self.links.len()).try_for_each(|shard| {
                 let places = sorter.places(shard);
                 self.append(port, shard, arrived_ns, places.len(), |open, part| {
-                    open.extend_picked(batch, first, &places[part]);
+                    open.extend_picked(batch, (first, words), &places[part]);
                 })
             });
             self.sorter = sorter;
