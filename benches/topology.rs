@@ -9,7 +9,7 @@ mod size;
 use intervale::join::JoinKind;
 use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, Topology};
 use intervale::state::Simd;
-use intervale::workload::bench::{BenchPlan, BenchRow, Subject};
+use intervale::workload::bench::{BenchPlan, BenchRow, Subject, Watch};
 use intervale::workload::{EngineSetup, Form, LayoutHints, SEED_MEASURED, StepClock, Workload};
 
 use size::{is_smoke, sized};
@@ -63,7 +63,8 @@ fn measure(name: &str, runtime: RuntimeChoice, most: usize) -> Vec<BenchRow> {
         check: is_smoke(),
         step_clock: StepClock::Wall,
     };
-    let rows = plan.run(&mut |_| {}).expect("the pairs that are known");
+    let mut watch = Watch { note: &mut |_| {}, stop: &|| false, yardstick: None };
+    let rows = plan.run(&mut watch).expect("the pairs that are known");
     assert!(rows.iter().all(|row| row.outcome == rows[0].outcome && row.outcome.pairs > 0));
     rows
 }

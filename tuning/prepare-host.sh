@@ -48,6 +48,48 @@ case $USER_NAME in
 '' | *[!A-Za-z0-9_-]*) die "--user $USER_NAME: this is no name of a user" ;;
 esac
 if [ -z "$CORES" ] && [ "$BOOT$UNIT" != nono ]; then die "--boot and --unit need --cores"; fi
+# All CPUs of a list, one a line.
+expand() {
+    for _part in $(printf '%s' "$1" | tr ',' ' '); do
+        _cpu=${_part%-*}
+        while [ "$_cpu" -le "${_part#*-}" ]; do
+            echo "$_cpu"
+            _cpu=$((_cpu + 1))
+        done
+    done
+}
+
+# The CPUs that are online and not for joins, as a list.
+housekeeping() {
+    _ours=" $(expand "$CORES" | tr '\n' ' ')"
+    for _cpu in $(expand "$ONLINE"); do
+        case $_ours in *" $_cpu "*) ;; *) printf '%s,' "$_cpu" ;; esac
+    done
+}
+
+# What is asked for must be possible before anything is changed.
+if [ -n "$CORES" ]; then
+    ONLINE=$(value "$ROOT/sys/devices/system/cpu/online")
+    [ -n "$ONLINE" ] || die "--cores $CORES: this host does not say which CPUs it has; leave it out"
+    KNOWN=" $(expand "$ONLINE" | tr '\n' ' ')"
+    for RANGE in $(printf '%s' "$CORES" | tr , ' '); do
+        # The ends first: a slip of the finger may be a range of millions.
+        for CPU in "${RANGE%-*}" "${RANGE#*-}" $(
+            [ $((${RANGE#*-} - ${RANGE%-*})) -gt 4096 ] || expand "$RANGE"
+        ); do
+            case $KNOWN in
+            *" $CPU "*) ;;
+            *) die "--cores $CORES: there is no CPU $CPU at work; there are $ONLINE" ;;
+            esac
+        done
+    done
+    OTHERS=$(housekeeping)
+    OTHERS=${OTHERS%,}
+    [ -n "$OTHERS" ] || die "--cores $CORES are all there are: leave one CPU for everything else"
+fi
+if [ "$UNIT" = yes ] && [ ! -r "$(dirname "$0")/intervale@.service" ]; then
+    die "--unit: there is no intervale@.service beside this script; run it in its folder"
+fi
 if [ "$APPLY" = yes ] && [ -z "$ROOT" ] && [ "$(id -u)" != 0 ]; then
     STATUS=1 die "--apply needs root: run it with sudo, or leave --apply out to see what it would do"
 fi
@@ -95,25 +137,6 @@ own_file() {
     fi
 }
 
-# All CPUs of a list, one a line.
-expand() {
-    for _part in $(printf '%s' "$1" | tr ',' ' '); do
-        _cpu=${_part%-*}
-        while [ "$_cpu" -le "${_part#*-}" ]; do
-            echo "$_cpu"
-            _cpu=$((_cpu + 1))
-        done
-    done
-}
-
-# The CPUs that are online and not for joins, as a list.
-housekeeping() {
-    _ours=" $(expand "$CORES" | tr '\n' ' ')"
-    for _cpu in $(expand "$(value "$ROOT/sys/devices/system/cpu/online")"); do
-        case $_ours in *" $_cpu "*) ;; *) printf '%s,' "$_cpu" ;; esac
-    done
-}
-
 for path in "$ROOT"/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor; do
     [ -e "$path" ] || continue
     kernel_value "${path#"$ROOT"}" performance "the clock rate stays up while a worker waits"
@@ -125,9 +148,6 @@ own_file /etc/security/limits.d/90-intervale.conf "$USER_NAME - memlock unlimite
     "io_uring locks its rings in memory; from the next login of $USER_NAME on"
 
 if [ -n "$CORES" ]; then
-    OTHERS=$(housekeeping)
-    OTHERS=${OTHERS%,}
-    [ -n "$OTHERS" ] || die "--cores $CORES are all there are: leave one CPU for everything else"
     # It would move interrupts back.
     if [ -z "$ROOT" ] && command -v systemctl >/dev/null &&
         systemctl -q is-active irqbalance 2>/dev/null; then

@@ -28,13 +28,20 @@ pub fn out_line(line: &str) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure::Failed`] when the process began with it closed.
 pub(super) fn check_stdout() -> Result<(), Failure> {
+    check_stdout_or("")
+}
+
+/// As [`check_stdout`]; `instead` is what else the command offers, as in ", or ...".
+///
+/// # Errors
+/// As [`check_stdout`].
+pub(super) fn check_stdout_or(instead: &str) -> Result<(), Failure> {
     if !os::stdout_is_closed() {
         return Ok(());
     }
-    Err(Failure::failed(
-        "standard output is closed, so the result would be lost; redirect it, or name a file with \
-         --output",
-    ))
+    Err(Failure::failed(format!(
+        "standard output is closed, so the result would be lost; redirect it to a file{instead}"
+    )))
 }
 
 /// Whether standard output may have colours.

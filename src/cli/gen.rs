@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::cli::bench::{count, workload};
 use crate::cli::choices::Format;
-use crate::cli::console::check_stdout;
+use crate::cli::console::check_stdout_or;
 use crate::cli::join::check_distinct;
 use crate::cli::shape::{ShapeArgs, burst, event_rate};
+use crate::cli::text::show_count;
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
 use crate::join::SinkError;
 use crate::sink::{OpenMode, Output};
 use crate::workload::random::{mix, rand};
-use crate::workload::{Arrivals, Burst, Workload, WorkloadEvent};
+use crate::workload::{Arrivals, Burst, KeyRule, Workload, WorkloadEvent};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,12 +40,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
     events: u64,
     /// What events are made from
-    #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
+    #[arg(
+        long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED,
+        value_parser = count, allow_negative_numbers = true
+    )]
     seed: u64,
     #[command(flatten)]
     shape: ShapeArgs,
     /// Events a second and side, in event time
-    #[arg(long, value_name = "N", value_parser = event_rate)]
+    #[arg(long, value_name = "N", value_parser = event_rate, allow_negative_numbers = true)]
     rate: Option<u64>,
     /// Events come in bursts, one a period, so many times as fast, with silence between: 10s,5
     #[arg(long, value_name = "PERIOD,TIMES", value_parser = burst)]
@@ -62,6 +66,9 @@ pub struct Args {
 
 /// Rows are handed to the system in blocks of at least this many bytes, whole rows each.
 const BLOCK_BYTES: usize = 256 << 10;
+
+/// From so many keys on, making their table takes so long that it is said.
+const LARGE_TABLE_KEYS: u64 = 1_000_000;
 
 /// So many rows of one side, then as many of the other: who reads both as they come, through
 /// pipes, is not kept waiting.
@@ -89,6 +96,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let shape = args.shape.shape(args.rate, args.burst);
     let workload = shape.of(args.workload, events_per_side)?;
     os::catch_interrupts();
+    if let KeyRule::Zipf(shape) = workload.keys
+        && shape.keys >= LARGE_TABLE_KEYS
+        && io::stderr().is_terminal()
+    {
+        let keys = show_count(shape.keys);
+        Console::stderr().note(&format!("making the table that {keys} skewed keys come from"));
+    }
     let mut tables = Vec::new();
     for (side, path) in [(Side::Left, &args.left), (Side::Right, &args.right)] {
         if let Some(path) = path {
@@ -178,7 +192,7 @@ impl Table {
         payload: Payload,
     ) -> Result<Table, Failure> {
         if path == Path::new("-") {
-            check_stdout()?;
+            check_stdout_or(", or name one with --left or --right")?;
         }
         let (output, _) = Output::open(path, OpenMode::Replace).map_err(failure)?;
         let mut block = Vec::with_capacity(BLOCK_BYTES + 256);

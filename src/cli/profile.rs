@@ -142,7 +142,11 @@ impl Profile {
                     let id = id(setting.name);
                     if command.get_arguments().any(|arg| arg.get_id() == id.as_str()) {
                         // A handful of short texts, once a process: clap wants them for good.
-                        let value: &'static str = setting.value.clone().leak();
+                        let value = match (command.get_name(), setting.name) {
+                            ("bench", "cores") => unswept(&setting.value),
+                            _ => setting.value.clone(),
+                        };
+                        let value: &'static str = value.leak();
                         command = command.mut_arg(id, |arg| arg.default_value(value));
                     }
                 }
@@ -171,6 +175,14 @@ impl Profile {
             }
         }
         Failure::Usage(message)
+    }
+}
+
+/// A list of CPUs as `bench` knows it for one: with a range in it. Counts stay as they are.
+pub(super) fn unswept(cores: &str) -> String {
+    match cores.split_once(',') {
+        Some((first, rest)) if !cores.contains('-') => format!("{first}-{first},{rest}"),
+        _ => cores.to_owned(),
     }
 }
 
@@ -285,6 +297,16 @@ mod tests {
             ("max-state", "1GiB"),
         ];
         assert_eq!(settings(text), expected.map(|(name, value)| (name, value.to_owned())));
+    }
+
+    #[test]
+    fn lists_of_cpus_are_no_counts_to_sweep() {
+        for (cores, expected) in
+            [("0,2", "0-0,2"), ("0-1", "0-1"), ("0,2-3", "0,2-3"), ("4", "4"), ("all", "all")]
+        {
+            assert_eq!(unswept(cores), expected);
+            assert_eq!(unswept(cores).parse::<CoreChoice>(), cores.parse::<CoreChoice>());
+        }
     }
 
     #[test]

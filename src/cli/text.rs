@@ -1,5 +1,9 @@
 //! Numbers for people.
 
+use std::time::Duration;
+
+use crate::time::text::{TimeSpan, TimeUnit};
+
 /// `1234567` as `1,234,567`.
 pub(super) fn show_count(count: u64) -> String {
     let digits = count.to_string();
@@ -35,6 +39,15 @@ pub(super) fn show_ns(ns: u64) -> String {
     }
 }
 
+/// A duration as options have it: `1h`, `1m30s`, `100us`.
+pub(super) fn show_span(duration: Duration) -> String {
+    match i64::try_from(duration.as_nanos()) {
+        Ok(ns) => TimeSpan::from_ticks(ns, TimeUnit::Ns).to_string(),
+        // Three centuries.
+        Err(_) => format!("{duration:?}"),
+    }
+}
+
 /// Joins the cells of each row with two blanks, all cells of a column aligned to the right.
 pub(super) fn columns_right(rows: &[Vec<String>]) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -64,5 +77,7 @@ mod tests {
             [5, 1_500, 2_000_000, 3_000_000_000].map(show_ns),
             ["5 ns", "1.5 us", "2.0 ms", "3.00 s"]
         );
+        let spans = [0, 100_000, 1_500_000_000, 3_600_000_000_000].map(Duration::from_nanos);
+        assert_eq!(spans.map(show_span), ["0", "100us", "1s500ms", "1h"]);
     }
 }

@@ -51,9 +51,24 @@ pub enum IoUring {
 /// Sets up a small ring and closes it again: the only reliable way to know.
 pub(crate) fn probe_io_uring(root: &Path) -> IoUring {
     match set_up_ring() {
+        Ok(()) if !cpus_are_readable() => IoUring::Refused { reason: NO_CPUS.to_owned() },
         Ok(()) => IoUring::Available,
         Err(error) => IoUring::Refused { reason: explain(root, &error) },
     }
+}
+
+const NO_CPUS: &str =
+    "/sys is not readable, and the io_uring driver needs /sys/devices/system/cpu to place threads";
+
+/// Whether the driver will find the CPUs where it looks for them; it panics if not.
+#[cfg(all(feature = "glommio", target_os = "linux"))]
+fn cpus_are_readable() -> bool {
+    glommio::CpuSet::online().is_ok()
+}
+
+#[cfg(not(all(feature = "glommio", target_os = "linux")))]
+fn cpus_are_readable() -> bool {
+    true
 }
 
 /// What the files of another host say.

@@ -21,6 +21,7 @@ pub mod random;
 mod reference;
 mod roofline;
 mod single;
+mod yardstick;
 
 pub use cpu_clock::CpuClock;
 pub use drive::{Stepped, drive};
@@ -36,6 +37,7 @@ pub use offline::{OfflineJoin, offline, sort_merge};
 pub use reference::{Outcome, truth};
 pub use roofline::Roofline;
 pub use single::{OutcomeSink, SingleJoin};
+pub use yardstick::{Look, Yardstick};
 
 use crate::error::SpecError;
 use crate::event::Side;

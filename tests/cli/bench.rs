@@ -62,6 +62,8 @@ fn each_combination_of_what_is_swept_is_a_row() {
     assert_eq!(pairs.len(), 2, "pairs depend on the keys, not on batch and type: {pairs:?}");
     for (name, options, expected) in [
         ("interval", "--interval -5ms..5ms,0..1s", vec!["-5ms..5ms", "0ms..1000ms"]),
+        ("interval", "--interval [-1s,1s),0..0", vec!["-1000ms..999ms", "0ms..0ms"]),
+        ("seed", "--seed 1e3", vec!["1000"]),
         ("disorder_ms", "--disorder 0s,3s", vec!["0", "3000"]),
         ("payload", "--payload 0,100", vec!["0", "100"]),
         ("skew", "--skew 0,1.25", vec!["0.0", "1.25"]),
@@ -111,6 +113,29 @@ fn cores_runtimes_and_instructions_change_no_pair() {
 }
 
 #[test]
+fn a_list_of_cpus_is_one_configuration_also_in_a_profile() {
+    let dir = Dir::new();
+    assert_eq!(column(&rows(&dir, "--cores 0-0"), "cores"), ["1"]);
+    assert_eq!(column(&rows(&dir, "--cores 1,2 --cores 0-0"), "cores"), ["1", "2", "1"]);
+    dir.write("p.toml", "cores = \"0-0\"\n");
+    assert_eq!(column(&rows(&dir, "--profile p.toml"), "cores"), ["1"]);
+}
+
+#[test]
+fn what_does_nothing_is_said_and_what_comes_out_alone_is_shown() {
+    let dir = Dir::new();
+    let bench = "bench --workload w2 --events 8000 --repeat 1 --api join";
+    let ran = dir.run(&format!("{bench} --cores 2 --runtime threads --type semi")).ok();
+    assert!(ran.err.contains("so --cores and --runtime (or"), "{}", ran.err);
+    let mut lines = ran.out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = head.iter().position(|&name| name == "singles").expect("a column");
+    assert!(row[at].parse::<u64>().unwrap() > 0, "{row:?}");
+    let ran = dir.run(&format!("{bench} --peer naive --cores 1")).ok();
+    assert!(ran.err.is_empty() && !ran.out.contains("singles"), "{} {}", ran.err, ran.out);
+}
+
+#[test]
 fn forms_are_those_of_join_and_checked_offline() {
     let dir = Dir::new();
     let forms = "--match all,first,last,nearest,one-to-one --asof backward,forward,nearest \
@@ -157,8 +182,18 @@ fn csv_has_the_fields_of_json() {
 
 /// A saved run with CPU times as given, of 3 repeats.
 fn save(dir: &Dir, times: [f64; 3]) {
+    save_on(dir, times, 1.0);
+}
+
+/// A saved run of a machine that took so many times as long as this one.
+fn save_on(dir: &Dir, times: [f64; 3], slower: f64) {
     let mut row = rows(dir, "--api join").remove(0);
     let [best, median, worst] = times;
+    for name in ["yardstick_near_ns", "yardstick_far_ns"] {
+        let ns = row[name].as_f64().unwrap();
+        assert!(ns > 0.0, "{row}");
+        row[name] = (ns * slower).into();
+    }
     row["repeat"] = 3.into();
     row["cpu_ns_per_event"] = best.into();
     row["cpu_ns_per_event_median"] = median.into();
@@ -187,6 +222,19 @@ fn a_saved_run_is_compared_with_and_the_noise_is_said() {
         );
         assert!(row["change_percent"].is_number(), "{row}");
     }
+    // All of it may be the machine's doing.
+    for (times, slower, verdict) in
+        [([1e8, 1e8, 1e8], 1e12, "quieter"), ([1e-3, 2e-3, 3e-3], 1e-12, "busier")]
+    {
+        save_on(&dir, times, slower);
+        let row = run(compare);
+        assert_eq!(row["verdict"], verdict, "{row}");
+        assert!(row["machine_change_percent"].as_f64().unwrap().abs() > 50.0, "{row}");
+        let text = "bench --workload w2 --events 8000 --api join --baseline saved.jsonl";
+        let text = dir.run(text).ok().out;
+        assert!(text.contains(&format!("machine {verdict}: no verdict (")), "{text}");
+    }
+    save(&dir, [1e-3, 1e3, 1e8]);
     assert_eq!(run("--api join --repeat 2 --baseline saved.jsonl")["verdict"], "unknown");
     assert_eq!(run("--api join --batch 9 --repeat 3 --baseline saved.jsonl")["verdict"], "new");
     let args = "bench --workload w2 --events 8000 --api join --baseline saved.jsonl";
@@ -258,6 +306,13 @@ fn wrong_use_is_told_with_what_to_do() {
         ("--interval 5s..1s", "--interval"),
         ("--interval 0..inf", "--interval"),
         ("--batch 0", "--batch"),
+        ("--cores 257", "--cores"),
+        ("--cores 0,1-2", "--cores"),
+        ("--cores 1,0", "lone numbers are counts"),
+        ("--cores 900-903", "--cores"),
+        ("--rate -1", "events a second from 1"),
+        ("--seed x", "whole number"),
+        ("--interval [1s,2s", "--interval"),
         ("--bucket-width 1s,0", "--bucket-width"),
         ("--chunk 64MiB", "32MiB"),
         ("--payload x", "--payload"),

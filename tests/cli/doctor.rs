@@ -9,6 +9,7 @@ const GOOD: &[(&str, &str)] = &[
     ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-1\n"),
     ("proc/self/limits", "Max locked memory         unlimited  unlimited  bytes\n"),
     ("proc/self/cgroup", "0::/\n"),
+    ("sys/fs/cgroup/cgroup.procs", "1\n"),
     ("proc/sys/kernel/osrelease", "6.12.3-generic\n"),
     ("proc/sys/kernel/io_uring_disabled", "0\n"),
     ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu avx2 avx512f avx512vl popcnt\n"),
@@ -99,11 +100,33 @@ fn a_host_that_says_nothing_is_unknown_and_no_trouble() {
     let report = report(&dir, "--root . --strict");
     for finding in report["findings"].as_array().unwrap() {
         let status = finding["status"].as_str().unwrap();
-        let known = ["cores", "quota"].contains(&finding["name"].as_str().unwrap());
-        assert!(status == "unknown" || known && status != "bad", "{finding}");
+        // One CPU is worth a word, whatever else there is.
+        let is_cores = finding["name"] == "cores" && status == "warn";
+        assert!(status == "unknown" || is_cores, "{finding}");
     }
     let text = dir.run("doctor --root .").ok().out;
     assert!(text.contains("unknown  kernel"), "{text}");
+    assert!(text.contains("/sys is not readable: the system does not say which CPUs"), "{text}");
+}
+
+/// What is hidden is not taken for what is not there.
+#[test]
+fn hidden_files_are_unknown() {
+    let sys: Vec<(&str, &str)> =
+        GOOD.iter().filter(|file| file.0.starts_with("sys/")).map(|file| (file.0, "")).collect();
+    for name in ["cores", "smt", "numa", "isolation", "governor", "huge_pages", "clock"] {
+        expect(name, "unknown", &sys, &["/sys is not readable"]);
+    }
+    expect("quota", "unknown", &sys, &["control groups are not readable", "/sys/fs/cgroup"]);
+    let groups = [("sys/fs/cgroup/cgroup.procs", "")];
+    expect("quota", "unknown", &groups, &["control groups are not readable"]);
+    expect("cores", "ok", &groups, &["all of this host"]);
+    // The first version, and a kernel without groups.
+    let first = ("proc/self/cgroup", "3:cpuset:/\n1:cpu,cpuacct:/\n");
+    expect("quota", "unknown", &[first], &["not readable"]);
+    let mount = ("sys/fs/cgroup/cpu/cpu.stat", "nr_periods 0\n");
+    expect("quota", "ok", &[first, mount], &["no CPU quota"]);
+    expect("quota", "ok", &[("proc/self/cgroup", ""), groups[0]], &["no CPU quota"]);
 }
 
 #[test]

@@ -83,6 +83,53 @@ fn a_termination_is_reported_as_one() {
     assert!(err.contains("stopped by SIGTERM") && !err.contains("Ctrl-C"), "{err}");
 }
 
+/// What was measured before Ctrl-C is printed and drawn.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stopped_bench_shows_what_it_has_measured() {
+    let dir = Dir::new();
+    let batches: Vec<String> = (1..=100).map(|batch| (20 + batch).to_string()).collect();
+    let bench = format!(
+        "bench --workload w2 --events 20000 --api join --batch {} --plot plot.svg",
+        batches.join(",")
+    );
+    let stopped = |child: Child, what: &str| {
+        interrupt(&child);
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{err}");
+        assert!(err.contains("stopped by Ctrl-C: ") && err.contains(" of 100 config"), "{err}");
+        let plot = dir.read("plot.svg");
+        assert!(plot.contains("<rect") && plot.ends_with("</svg>\n"), "{what}: {plot}");
+        std::fs::remove_file(dir.path("plot.svg")).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let mut child = dir.spawn(&format!("{bench} --output-format json"));
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    out.read_line(&mut first).unwrap();
+    assert!(first.contains("\"stopped\":false"), "{first}");
+    interrupt(&child);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    stopped(child, "json");
+    // The last row may have fewer repeats, and says so.
+    assert!(rest.lines().count() < 90 && rest.matches("\"stopped\":true").count() <= 1, "{rest}");
+    // A table comes in the end only: after a second of CPU time some rows of it are there.
+    let mut child = dir.spawn(&bench);
+    let cpu_ticks = |child: &Child| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+        fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    while cpu_ticks(&child) < 100 {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended by itself");
+        std::thread::yield_now();
+    }
+    let table = stopped(child, "table");
+    assert!(table.starts_with("workload ") && table.lines().count() > 1, "{table}");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_signal_that_is_to_be_ignored_is() {

@@ -127,6 +127,10 @@ fn wrong_use_is_refused_before_anything_runs() {
         ("--rate 1e3 --linger=-1s", "--linger"),
         ("--rate 1e9 --duration 1h", "--duration"),
         ("--rate 1e3 --plot a.png", ".svg or .html"),
+        ("--rate -1", "events a second from 1"),
+        ("--rate 1e3 --event-rate -1", "events a second from 1"),
+        ("--rate 1e3 --seed x", "whole number"),
+        ("--find-max --slo 0", "--slo"),
         ("--rate 1e3 --scenario storm", "storm"),
         ("--rate 1e3 --burst-factor 3", "--scenario burst"),
         ("--rate 1e3 --scenario burst --skew-share 0.1", "--scenario skew"),
@@ -218,6 +222,20 @@ fn a_page_can_be_sent_to_others() {
     {
         assert!(page.contains(word), "{word}: {page}");
     }
+    // What the terminal is warned of, the page is.
+    let few = "load --workload w2 --rate 500 --duration 200ms --cores 1 --scenario skew";
+    let ran = dir.run(&format!("{few} --skew-share 1% --linger 1h --plot page.html")).ok();
+    let page = dir.read("page.html");
+    let warnings: Vec<&str> =
+        ran.err.lines().filter_map(|line| line.strip_prefix("warning: ")).collect();
+    assert!(warnings.iter().any(|warning| warning.contains("too few")), "{}", ran.err);
+    for warning in warnings {
+        // As HTML has it.
+        let text = warning.replace('\'', "&#39;");
+        assert!(page.contains(warning) || page.contains(&text), "{warning}: {page}");
+    }
+    assert!(ran.out.contains("linger 1h,"), "{}", ran.out);
+    assert!(ran.out.contains("1 % of both sides"), "{}", ran.out);
 }
 
 #[test]
@@ -320,7 +338,7 @@ fn a_load_that_is_stopped_reports_what_ran_until_then() {
     let two = format!("{load} --soak --scenario burst,none");
     let (code, out, err) = stopped(&dir, &two, "-TERM");
     assert_eq!(code, Some(143), "{err}");
-    let note = " of 60s: burst at 200.00 k/s was cut short";
+    let note = " of 1m: burst at 200.00 k/s was cut short";
     assert!(out.contains("stopped after ") && out.contains(note), "{out}");
     let is_other = |line: &str| line.trim_start().starts_with("none ");
     assert!(!out.lines().any(is_other), "the other load did not run: {out}");

@@ -268,7 +268,12 @@ fn a_closed_standard_output_is_an_error_where_it_is_needed() {
         shell.output().unwrap().into()
     };
     run(&join("")).fails(1, &["standard output is closed", "--output"]);
-    run("gen --workload w1a --events 10 --left -").fails(1, &["standard output is closed"]);
+    run("gen --workload w1a --events 10 --left -")
+        .fails(1, &["standard output is closed", "--left or --right"]);
+    for other in ["bench --workload w2 --events 10", "load --workload w2 --rate 9", "doctor"] {
+        let ran = run(other).fails(1, &["standard output is closed", "redirect it to a file\n"]);
+        assert!(!ran.err.contains("--output"), "{}", ran.err);
+    }
     run("--version").fails(1, &["standard output is closed"]);
     let report = join("--output out.csv --stats-output -").replace("--stats none", "--stats json");
     run(&report).fails(1, &["standard output is closed"]);

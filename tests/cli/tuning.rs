@@ -137,10 +137,19 @@ fn what_is_somebody_else_s_is_left_alone_and_wrong_use_refused() {
         ("--cores 2-", "2-"),
         ("--boot", "--cores"),
         ("--cores 0-3", "leave one CPU"),
+        ("--cores 99 --apply", "no CPU 99 at work; there are 0-3"),
+        ("--cores 2,3-9000000 --apply", "no CPU 9000000"),
+        ("--cores 0-3 --apply", "leave one CPU"),
         ("--user a/b", "a/b"),
     ] {
         script(&dir, "prepare-host.sh", args).fails(2, &[word]);
     }
+    // What cannot be done as a whole is not begun.
+    let untouched = host();
+    let before = files(&untouched);
+    script(&untouched, "prepare-host.sh", "--cores 1,99 --apply").fails(2, &["no CPU 99"]);
+    script(&untouched, "prepare-host.sh", "--cores 0-3 --apply").fails(2, &["leave one CPU"]);
+    assert_eq!(files(&untouched), before);
     script(&dir, "undo-host.sh", "--all").fails(2, &["--all"]);
     assert!(script(&dir, "prepare-host.sh", "--help").ok().out.contains("--apply"));
 }
@@ -193,10 +202,13 @@ fn tune_refuses_wrong_use_and_says_what_failed() {
         ("--workload w2 --repeat 2", "--repeat"),
         ("--workload w2 --profile fastest", "fastest"),
         ("-- --left a.csv --output b.csv", "--output"),
+        ("-- --left orders.csv", "--right"),
+        ("--workload w2 --events 3", "--events 3"),
+        ("--workload w2 --goal latency --rate -1", "--rate"),
     ] {
         dir.run(&format!("tune {args}")).fails(2, &[word]);
     }
-    let join = "--left no.csv --right no.csv --on k --left-time t --right-time t --between 0..1";
+    let join = "--left no.csv --right no.csv --on k --left-time t --right-time t --between 0..1s";
     let ran = dir.run(&format!("tune --settings idle --output t.toml -- {join}"));
     ran.fails(1, &["a run failed", "no.csv"]);
     dir.run("tune --workload w2 --output no/t.toml").fails(1, &["--output"]);

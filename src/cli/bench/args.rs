@@ -11,12 +11,11 @@ use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, event_rate, keys, skew};
 use crate::join::{JoinKind, MatchChoice};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
-use crate::time::Bound;
-use crate::time::text::{IntervalText, TimeSpan, TimeUnit};
+use crate::time::text::{TimeSpan, TimeUnit};
 use crate::workload::bench::{BenchPlan, Subject};
 use crate::workload::{Direction, EngineSetup, Form, LayoutHints, StepClock, Workload};
 
-use super::{cores, count, workload};
+use super::values::{CoresText, IntervalsText, closed_ms, cores, count, intervals, workload};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,8 +31,18 @@ A run to compare with later ones:
 Options that take several values, with commas between, are swept: each combination is a row.
 Every row's pairs and checksum are compared with what is known of them; a join that finds other
 pairs ends with exit status 1, without figures. Figures are the best of the repeats; median and
-spread (the worst less the best, of the median) say how far to trust them. In a comparison with a
-saved run, rows are the same unless the CPU times of all their repeats lie apart.";
+spread (the worst less the best, of the median) say how far to trust them.
+
+Each configuration first runs once on other events (seed 7, up to a million a side) to warm up;
+that run does not count.
+
+A comparison is of CPU times. A row is slower (or faster) if all its repeats are, and the medians
+differ by more than the noise, which is the larger spread of both. Beside each repeat the machine
+itself is measured, by work that never changes, and saved as yardstick_*: where it became as much
+slower as the join did (\"machine %\" in the table), there is no verdict but that it is busier.
+
+Ctrl-C ends a bench after the run under way: what was measured until then is printed, drawn and
+saved, with fewer repeats in the last row. A second one ends it at once, without.";
 
 /// Options of `intervale bench`.
 #[derive(Debug, clap::Args)]
@@ -49,9 +58,10 @@ pub struct Args {
     /// What runs the join
     #[arg(long, value_enum, default_value_t)]
     api: Api,
-    /// Cores of the engine, and of a peer: a number, or `all` [default: all]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = cores)]
-    cores: Vec<CoreChoice>,
+    /// Cores of the engine, and of a peer: `all`, a number, several (1,2,4), or a list of CPUs with
+    /// a range in it (0-3 or 0-0,2); repeat for several [default: all]
+    #[arg(long, value_name = "N,...|LIST|all", value_parser = cores, allow_hyphen_values = true)]
+    cores: Vec<CoresText>,
     /// What drives the engine's cores
     #[arg(long, value_name = "RUNTIME,...", value_delimiter = ',', default_value = "auto")]
     runtime: Vec<Runtime>,
@@ -71,7 +81,10 @@ pub struct Args {
     )]
     repeat: u32,
     /// What events are made from
-    #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
+    #[arg(
+        long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED,
+        value_parser = count, allow_negative_numbers = true
+    )]
     seed: u64,
     /// Events a batch
     #[arg(
@@ -120,15 +133,12 @@ pub struct Args {
         default_value = "none"
     )]
     condition: Vec<ConditionChoice>,
-    /// The interval, instead of the workload's own
+    /// The interval, instead of the workload's own; several, with commas between or repeated
     #[arg(
-        long,
-        value_name = "LO..HI,...",
-        visible_alias = "between",
-        value_delimiter = ',',
+        long, value_name = "LO..HI,...", visible_alias = "between", value_parser = intervals,
         allow_hyphen_values = true
     )]
-    interval: Vec<IntervalText>,
+    interval: Vec<IntervalsText>,
     /// How many keys, instead of the workload's own; unique: each event of a side has its own
     #[arg(long, value_name = "N|unique,...", value_delimiter = ',', value_parser = keys)]
     keys: Vec<Keys>,
@@ -137,8 +147,8 @@ pub struct Args {
     skew: Vec<Skew>,
     /// Events a second and side, in event time, instead of the workload's own
     #[arg(
-        long, value_name = "N,...", value_delimiter = ',',
-        value_parser = event_rate
+        long, value_name = "N,...", value_delimiter = ',', value_parser = event_rate,
+        allow_negative_numbers = true
     )]
     rate: Vec<u64>,
     /// Events arrive up to this long after their time, and watermarks trail by it
@@ -328,7 +338,8 @@ impl Args {
         vary(&|s| {
             swept(&self.payload).into_iter().map(|payload| Shape { payload, ..*s }).collect()
         });
-        let intervals = self.interval.iter().map(closed_ms).collect::<Result<Vec<_>, Failure>>()?;
+        let intervals = self.interval.iter().flat_map(|IntervalsText(intervals)| intervals);
+        let intervals = intervals.map(closed_ms).collect::<Result<Vec<_>, Failure>>()?;
         let mut workloads = Vec::new();
         for workload in &self.workload {
             for shape in &shapes {
@@ -377,15 +388,42 @@ impl Args {
         Ok(forms)
     }
 
+    fn core_choices(&self) -> Vec<CoreChoice> {
+        match self.cores.is_empty() {
+            true => vec![CoreChoice::All],
+            false => self.cores.iter().flat_map(|CoresText(cores)| cores).cloned().collect(),
+        }
+    }
+
+    /// Which options do nothing here, if there are any.
+    pub(super) fn unused(&self) -> Option<String> {
+        if self.api == Api::Engine {
+            return None;
+        }
+        let peer_takes_cores = !self.peer.is_empty();
+        let given = [
+            ("--cores", !self.cores.is_empty() && !peer_takes_cores),
+            ("--runtime", self.runtime != [Runtime::Auto]),
+            ("--idle", self.idle != Idle::Auto),
+        ];
+        let unused: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|o| o.0).collect();
+        (!unused.is_empty()).then(|| {
+            let names = unused.join(" and ");
+            let api = value_name(self.api);
+            format!("--api {api} has no engine, so {names} (or the profile's) changes nothing")
+        })
+    }
+
     /// What is measured of each combination: the engine or the join, then peers.
     fn subjects(&self) -> Result<Vec<Subject>, Failure> {
         let simd = |choice: &SimdChoice| Ok(choice.resolve()?.unwrap_or_else(Simd::detect));
         let levels = self.simd.iter().map(simd).collect::<Result<Vec<Simd>, Failure>>()?;
-        let cores = if self.cores.is_empty() { &[CoreChoice::All][..] } else { &self.cores };
+        let cores = &self.core_choices();
         let mut subjects = Vec::new();
         match self.api {
             Api::Engine => {
                 for cores in cores {
+                    core_count(cores)?;
                     for &runtime in &self.runtime {
                         for &simd in &levels {
                             let (runtime, idle) = (runtime.into(), self.idle.into());
@@ -450,24 +488,4 @@ fn core_count(cores: &CoreChoice) -> Result<usize, Failure> {
 /// The name that an option's value has.
 fn value_name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
-/// Both ends in milliseconds, as a closed interval.
-///
-/// # Errors
-/// [`Failure::Usage`] for what has no end, or is finer.
-pub(in crate::cli) fn closed_ms(text: &IntervalText) -> Result<(i64, i64), Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("--interval: {error}"));
-    let (lo, hi) = text.bounds(TimeUnit::Ms).map_err(|error| wrong(&error))?;
-    let lo = match lo {
-        Bound::Closed(ms) => ms,
-        Bound::Open(ms) => ms.saturating_add(1),
-        Bound::Unbounded => return Err(wrong(&"it has no end, so nothing would be freed")),
-    };
-    let hi = match hi {
-        Bound::Closed(ms) => ms,
-        Bound::Open(ms) => ms.saturating_sub(1),
-        Bound::Unbounded => return Err(wrong(&"it has no end, so nothing would be freed")),
-    };
-    Ok((lo, hi))
 }

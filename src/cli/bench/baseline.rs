@@ -69,8 +69,9 @@ impl Baseline {
         Ok(Baseline { path: path.to_owned(), rows })
     }
 
-    /// Adds the verdict to a row: `faster`, `slower` or `same`; `unknown` where either has too few
-    /// repeats, and `new` where the file has no such row.
+    /// Adds the verdict to a row: `faster`, `slower` or `same`; `busier` or `quieter` where the
+    /// machine changed by as much; `unknown` where either has too few repeats or no yardstick, and
+    /// `new` where the file has no such row.
     ///
     /// # Errors
     /// [`Failure::Failed`] when the saved run found other pairs.
@@ -99,15 +100,18 @@ impl Baseline {
             }
         }
         let (now, before) = (Times::of(row), Times::of(saved));
-        let median = before.map(|times| times.median);
+        let machine = Machine::between(row, saved);
         let (change, noise, verdict) = match (now, before) {
             (Some(now), Some(before)) => {
-                (Some(now.change(&before)), Some(now.noise(&before)), now.verdict(&before))
+                let verdict = machine.map_or("unknown", |machine| now.verdict(&before, machine));
+                (Some(now.change(&before)), Some(now.noise(&before)), verdict)
             }
             _ => (None, None, "unknown"),
         };
+        let median = before.map(|times| times.median);
         let figure = |value: Option<f64>| value.map_or(Value::Null, hundredths);
-        for (name, value) in FIELDS.into_iter().zip([median, change, noise]) {
+        let machine = machine.map(|machine| machine.change(verdict));
+        for (name, value) in FIELDS.into_iter().zip([median, change, noise, machine]) {
             row.set(name, figure(value));
         }
         row.set("verdict", json!(verdict));
@@ -115,7 +119,51 @@ impl Baseline {
     }
 }
 
-const FIELDS: [&str; 3] = ["baseline_cpu_ns_per_event_median", "change_percent", "noise_percent"];
+const FIELDS: [&str; 4] = [
+    "baseline_cpu_ns_per_event_median",
+    "change_percent",
+    "noise_percent",
+    "machine_change_percent",
+];
+
+/// How much slower the machine was than in the saved run: what its yardsticks then took, times
+/// this, they take now. They do not agree, so there is a least and a most.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    least: f64,
+    most: f64,
+}
+
+impl Machine {
+    /// `None` where either has no yardstick.
+    fn between(row: &Row, saved: &Row) -> Option<Machine> {
+        let ratio = |name| {
+            let (now, before) = (row.number(name)?, saved.number(name)?);
+            (now > 0.0 && before > 0.0).then(|| now / before)
+        };
+        let mut ratios = vec![ratio("yardstick_near_ns")?, ratio("yardstick_far_ns")?];
+        // A lone thread's CPU time does not count what it waits; workers that look for work do.
+        if row.text("api") != "join" {
+            ratios.push(ratio("yardstick_wait")?);
+        }
+        Some(Machine {
+            least: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            most: ratios.iter().copied().fold(0.0, f64::max),
+        })
+    }
+
+    /// Of the yardstick that the verdict is because of, else of the one that changed most, in
+    /// percent.
+    fn change(self, verdict: &str) -> f64 {
+        let ratio = match verdict {
+            "busier" => self.most,
+            "quieter" => self.least,
+            _ if self.most >= 1.0 / self.least => self.most,
+            _ => self.least,
+        };
+        (ratio - 1.0) * 100.0
+    }
+}
 
 /// CPU times of the repeats of a row.
 #[derive(Clone, Copy, Debug)]
@@ -147,14 +195,35 @@ impl Times {
         spread(self).max(spread(before))
     }
 
-    /// The same where repeats of one lie among those of the other.
-    fn verdict(&self, before: &Times) -> &'static str {
-        if self.worst < before.best {
-            "faster"
-        } else if self.best > before.worst {
-            "slower"
-        } else {
-            "same"
+    /// What a machine that is slower by so much would have made of them.
+    fn times(&self, by: f64) -> Times {
+        Times { best: self.best * by, median: self.median * by, worst: self.worst * by }
+    }
+
+    /// Whether all repeats are above all of the other's, and the change from these is above the
+    /// noise.
+    fn is_slower(&self, before: &Times) -> bool {
+        self.best > before.worst && self.change(before) > self.noise(before)
+    }
+
+    fn is_faster(&self, before: &Times) -> bool {
+        before.is_slower(self)
+    }
+
+    /// A difference must be there as measured, and still be there when the machine's is taken out.
+    fn verdict(&self, before: &Times, machine: Machine) -> &'static str {
+        let on_slower = before.times(machine.most.max(1.0));
+        let on_faster = before.times(machine.least.min(1.0));
+        let moved = |by: f64| (by - 1.0).abs() * 100.0 > self.noise(before);
+        match () {
+            () if self.is_slower(before) && !self.is_slower(&on_slower) => "busier",
+            () if self.is_slower(before) => "slower",
+            () if self.is_faster(before) && !self.is_faster(&on_faster) => "quieter",
+            () if self.is_faster(before) => "faster",
+            // As fast as on a machine that was faster, or slower.
+            () if moved(machine.most) && self.is_faster(&on_slower) => "busier",
+            () if moved(machine.least) && self.is_slower(&on_faster) => "quieter",
+            () => "same",
         }
     }
 }
@@ -167,21 +236,51 @@ mod tests {
         Times { best, median, worst }
     }
 
+    const UNCHANGED: Machine = Machine { least: 1.0, most: 1.0 };
+
     #[test]
-    fn rows_differ_when_all_their_repeats_do() {
+    fn rows_differ_when_all_their_repeats_do_by_more_than_the_noise() {
         let before = times(100.0, 104.0, 110.0);
         for (now, verdict) in [
-            (times(80.0, 90.0, 99.0), "faster"),
+            (times(80.0, 85.0, 88.0), "faster"),
             (times(80.0, 90.0, 101.0), "same"),
+            // Apart by chance: the change is 13 %, and repeats of one run differ by 21 %.
+            (times(80.0, 90.0, 99.0), "same"),
             (times(109.0, 120.0, 130.0), "same"),
             (times(102.0, 103.0, 104.0), "same"),
-            (times(111.0, 120.0, 130.0), "slower"),
+            (times(111.0, 113.0, 125.0), "same"),
+            (times(118.0, 120.0, 130.0), "slower"),
         ] {
-            assert_eq!(now.verdict(&before), verdict, "{now:?}");
+            assert_eq!(now.verdict(&before, UNCHANGED), verdict, "{now:?}");
         }
         let now = times(50.0, 52.0, 54.6);
         assert_eq!(now.change(&before), -50.0);
         assert!((now.noise(&before) - 1_000.0 / 104.0).abs() < 1e-9, "the larger of both");
+    }
+
+    #[test]
+    fn what_the_machine_did_is_no_verdict_on_the_join() {
+        let before = times(100.0, 101.0, 102.0);
+        let (slow, fast, like) =
+            (times(128.0, 130.0, 131.0), times(77.0, 78.0, 79.0), times(100.0, 101.0, 102.0));
+        for (now, least, most, verdict) in [
+            (slow, 1.0, 1.02, "slower"),
+            (slow, 0.9, 1.1, "slower"),
+            // One of the yardsticks took as much longer.
+            (slow, 1.0, 1.3, "busier"),
+            (slow, 1.0, 2.0, "busier"),
+            (fast, 0.99, 1.0, "faster"),
+            (fast, 0.75, 1.0, "quieter"),
+            (fast, 1.0, 1.5, "faster"),
+            (like, 0.985, 1.015, "same"),
+            (like, 1.0, 1.3, "busier"),
+            (like, 0.8, 1.0, "quieter"),
+        ] {
+            assert_eq!(now.verdict(&before, Machine { least, most }), verdict, "{least} {most}");
+        }
+        let machine = Machine { least: 0.5, most: 1.4 };
+        let change = |verdict| machine.change(verdict).round();
+        assert_eq!(["same", "busier", "quieter"].map(change), [-50.0, 40.0, -50.0]);
     }
 
     fn row(extra: &str) -> Row {
@@ -195,13 +294,21 @@ mod tests {
 
     const TIMED: &str = ", \"repeat\": 3, \"cpu_ns_per_event\": 10.0, \
         \"cpu_ns_per_event_median\": 11.0, \"cpu_ns_per_event_max\": 12.0";
+    const LOOKS: &str = ", \"yardstick_near_ns\": 4, \"yardstick_far_ns\": 9.5, \
+        \"yardstick_wait\": 1.0";
 
     #[test]
     fn a_row_is_compared_with_its_like_only() {
         let baseline = |saved| Baseline { path: "saved".into(), rows: vec![saved] };
-        let mut now = row(TIMED);
-        baseline(row(TIMED)).judge(&mut now).unwrap();
+        let timed = format!("{TIMED}{LOOKS}");
+        let mut now = row(&timed);
+        baseline(row(&timed)).judge(&mut now).unwrap();
         assert_eq!(now.text("verdict"), "same");
+        assert_eq!(now.number("machine_change_percent"), Some(0.0));
+        // A run of a version that did not look at the machine.
+        baseline(row(TIMED)).judge(&mut now).unwrap();
+        assert_eq!(now.text("verdict"), "unknown");
+        assert_eq!(now.number("change_percent"), Some(0.0));
         // A run of a version that did not write medians.
         baseline(row(", \"repeat\": 3, \"cpu_ns_per_event\": 10.0")).judge(&mut now).unwrap();
         assert_eq!(now.text("verdict"), "unknown");

@@ -4,17 +4,20 @@ mod args;
 mod baseline;
 mod chart;
 mod report;
+mod values;
 
 use std::io::IsTerminal;
 
 pub use args::Args;
-pub(super) use args::closed_ms;
 pub(super) use report::shape;
+pub(super) use values::{closed_ms, count, workload};
 
-use crate::cli::{Console, Failure, out, out_line};
-use crate::runtime::CoreChoice;
-use crate::workload::Workload;
-use crate::workload::bench::BenchError;
+use serde_json::Value;
+
+use crate::cli::console::check_stdout;
+use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
+use crate::workload::Yardstick;
+use crate::workload::bench::{BenchError, Watch};
 use args::{Config, Format};
 use baseline::Baseline;
 use report::Row;
@@ -22,7 +25,8 @@ use report::Row;
 /// Measures and prints.
 ///
 /// # Errors
-/// [`Failure`] for wrong use, and for a join that finds other pairs than it should.
+/// [`Failure`] for wrong use, for a join that finds other pairs than it should, and after Ctrl-C or
+/// SIGTERM, when what was measured until then has been printed.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let configs = args.configs()?;
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
@@ -30,36 +34,71 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         // What cannot be written is better known now than after an hour.
         drop(plot.open()?);
     }
+    check_stdout()?;
+    if let Some(unused) = args.unused() {
+        Console::stderr().warning(&unused);
+    }
+    os::catch_interrupts();
     let mut rows: Vec<Row> = Vec::new();
+    let mut yardstick = Yardstick::new();
+    let mut done = 0;
     for config in &configs {
-        for mut row in measure(config, configs.len())? {
+        let (measured, is_whole) = measure(config, configs.len(), &mut yardstick)?;
+        for mut row in measured {
             if let Some(baseline) = &baseline {
                 baseline.judge(&mut row)?;
             }
-            match args.output_format {
-                Format::Json => out_line(&row.json())?,
-                Format::Csv => {
-                    if rows.is_empty() {
-                        out_line(&row.csv_header())?;
-                    }
-                    out_line(&row.csv())?;
-                }
-                Format::Text => {}
-            }
+            print(args.output_format, &row, rows.is_empty())?;
             rows.push(row);
         }
+        if !is_whole {
+            break;
+        }
+        done += 1;
     }
     let table = report::table(&rows);
     if args.output_format == Format::Text {
         out(&table)?;
     }
-    if let Some(plot) = &args.plot {
+    if let Some(plot) = args.plot.as_ref().filter(|_| !rows.is_empty()) {
         plot.open()?.write(&chart::chart(&rows), &table)?;
     }
-    Ok(())
+    match os::interrupted().filter(|_| done < configs.len()) {
+        Some(signal) => Err(stopped(signal, done, configs.len(), &rows)),
+        None => Ok(()),
+    }
 }
 
-fn measure(config: &Config, config_count: usize) -> Result<Vec<Row>, Failure> {
+/// Prints a row as it comes; a table is printed when all rows are there.
+fn print(format: Format, row: &Row, is_first: bool) -> Result<(), Failure> {
+    match format {
+        Format::Json => out_line(&row.json()),
+        Format::Csv if is_first => out_line(&format!("{}\n{}", row.csv_header(), row.csv())),
+        Format::Csv => out_line(&row.csv()),
+        Format::Text => Ok(()),
+    }
+}
+
+/// What is told when not everything was measured.
+fn stopped(signal: StopSignal, done: usize, all: usize, rows: &[Row]) -> Failure {
+    let by = signal.name();
+    if rows.is_empty() {
+        return Failure::Interrupted(signal, format!("stopped by {by}; nothing was measured"));
+    }
+    let cut = match rows.iter().any(|row| row.get("stopped") == &Value::Bool(true)) {
+        true => ", and one more with fewer repeats",
+        false => "",
+    };
+    let told = format!("stopped by {by}: {done} of {all} configurations were measured whole{cut}");
+    Failure::Interrupted(signal, told)
+}
+
+/// The rows of a configuration, and whether it was measured to its end.
+fn measure(
+    config: &Config,
+    config_count: usize,
+    yardstick: &mut Yardstick,
+) -> Result<(Vec<Row>, bool), Failure> {
     let console = Console::stderr();
     let on_terminal = std::io::stderr().is_terminal();
     let name = config.plan.workload.name;
@@ -73,8 +112,13 @@ fn measure(config: &Config, config_count: usize) -> Result<Vec<Row>, Failure> {
             console.note(&format!("{name}: {what}"));
         }
     };
-    let rows = config.plan.run(&mut note).map_err(|error| failure(config, &error))?;
-    Ok(rows.iter().map(|row| Row::new(config, row)).collect())
+    let stop = || os::interrupted().is_some();
+    let mut watch = Watch { note: &mut note, stop: &stop, yardstick: Some(yardstick) };
+    let rows = config.plan.run(&mut watch).map_err(|error| failure(config, &error))?;
+    let planned = config.plan.repeat.max(1);
+    let is_whole =
+        rows.len() == config.plan.subjects.len() && rows.iter().all(|row| row.repeat == planned);
+    Ok((rows.iter().map(|row| Row::new(config, row)).collect(), is_whole))
 }
 
 fn failure(config: &Config, error: &BenchError) -> Failure {
@@ -82,52 +126,5 @@ fn failure(config: &Config, error: &BenchError) -> Failure {
     match error {
         BenchError::NaiveKind | BenchError::Spec(_) => Failure::usage(message),
         _ => Failure::failed(message),
-    }
-}
-
-/// The workload of that name, for clap.
-pub(super) fn workload(name: &str) -> Result<Workload, String> {
-    Workload::by_name(name).ok_or_else(|| {
-        let all = Workload::ALL.iter().chain([&Workload::FREE]);
-        let known: Vec<String> = all.map(|w| format!("  {:<4} {}", w.name, w.about)).collect();
-        format!("there is no such workload; there are\n{}", known.join("\n"))
-    })
-}
-
-/// How many cores, for clap; a list of CPUs would need the commas that separate configurations.
-fn cores(text: &str) -> Result<CoreChoice, String> {
-    match text {
-        "all" => Ok(CoreChoice::All),
-        _ => text
-            .parse()
-            .ok()
-            .and_then(CoreChoice::count)
-            .ok_or_else(|| "give a number of cores from 1, or all".to_owned()),
-    }
-}
-
-/// A count as people write large ones: `2000000`, `2_000_000`, `2e6`.
-pub(super) fn count(text: &str) -> Result<u64, String> {
-    let wrong = || "give a whole number, such as 2000000, 2_000_000 or 2e6".to_owned();
-    let digits = text.replace('_', "");
-    let (mantissa, exponent) = digits.split_once(['e', 'E']).unwrap_or((&digits, "0"));
-    let mantissa: u64 = mantissa.parse().map_err(|_| wrong())?;
-    let exponent: u32 = exponent.parse().map_err(|_| wrong())?;
-    let scale = 10u64.checked_pow(exponent).ok_or_else(wrong)?;
-    mantissa.checked_mul(scale).ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_read_as_people_write_them() {
-        assert_eq!(count("2000000"), Ok(2_000_000));
-        assert_eq!(count("2_000_000"), Ok(2_000_000));
-        assert_eq!(count("20e6"), Ok(20_000_000));
-        for wrong in ["", "-1", "2.5", "1e", "e6", "1e99", "99999999999e18"] {
-            assert!(count(wrong).is_err(), "{wrong:?}");
-        }
     }
 }

@@ -7,7 +7,7 @@ use crate::cli::layout::AUTO;
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::bench::{BenchPlan, BenchRow, Spread};
-use crate::workload::{KeyRule, Workload};
+use crate::workload::{KeyRule, Look, Workload};
 
 /// One configuration's fields, in the order in which they are printed.
 #[derive(Clone, Debug)]
@@ -54,7 +54,8 @@ impl Row {
             ("batch", json!(plan.batch)),
             ("bucket_width", json!(config.bucket_width.to_string())),
             ("chunk", plan.layout.chunk_bytes.map_or(json!(AUTO), |bytes| json!(bytes))),
-            ("repeat", json!(plan.repeat)),
+            ("repeat", json!(row.repeat)),
+            ("stopped", json!(row.repeat < plan.repeat)),
         ]);
     }
 
@@ -79,6 +80,12 @@ impl Row {
             ("step_ns_p99", json!(row.step_ns_p99)),
             ("step_ns_p999", json!(row.step_ns_p999)),
             ("step_ns_max", json!(row.step_ns_max)),
+        ]);
+        let yardstick = |of: fn(&Look) -> f64| row.yardstick.as_ref().map_or(0.0, of);
+        self.extend([
+            ("yardstick_near_ns", hundredths(yardstick(|look| look.near_ns))),
+            ("yardstick_far_ns", hundredths(yardstick(|look| look.far_ns))),
+            ("yardstick_wait", hundredths(yardstick(|look| look.wait))),
         ]);
         if plan.roofline {
             let roofline = row.roofline.as_ref();
@@ -188,16 +195,20 @@ pub(super) const SWEPT: [(&str, &str); 14] = [
     ("repeat", "repeat"),
 ];
 
+/// Rows that came out alone: a column of its own where there are any.
+const SINGLES: &str = "singles";
+
 /// A column of the table: heading, field, digits behind the point, and what a unit is of the field.
 type Column = (&'static str, &'static str, usize, f64);
 
-const FIGURES: [Column; 15] = [
+const FIGURES: [Column; 17] = [
     ("events", "events", 0, 1.0),
     ("pairs", "pairs", 0, 1.0),
+    (SINGLES, SINGLES, 0, 1.0),
     ("wall ns", "ns_per_event", 1, 1.0),
     ("cpu ns", "cpu_ns_per_event", 1, 1.0),
-    ("median", "cpu_ns_per_event_median", 1, 1.0),
-    ("spread %", "cpu_spread_percent", 1, 1.0),
+    ("cpu median", "cpu_ns_per_event_median", 1, 1.0),
+    ("cpu spread %", "cpu_spread_percent", 1, 1.0),
     ("roofline", "roofline_ns", 1, 1.0),
     ("ratio", "ratio_to_roofline", 1, 1.0),
     ("rows peak", "state_rows_peak", 0, 1.0),
@@ -207,6 +218,7 @@ const FIGURES: [Column; 15] = [
     ("max us", "step_ns_max", 1, 1e3),
     ("before", "baseline_cpu_ns_per_event_median", 1, 1.0),
     ("change %", "change_percent", 1, 1.0),
+    ("machine %", "machine_change_percent", 1, 1.0),
 ];
 
 /// Whether a field is not the same in all rows. What a workload brings along by itself, and what a
@@ -224,7 +236,10 @@ pub(super) fn varies(rows: &[Row], name: &str) -> bool {
 /// Nanoseconds are an event's, microseconds a step's; median and spread are those of the CPU time.
 pub(super) fn table(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let has = |name: &str| rows.iter().any(|row| !row.get(name).is_null());
+    let has = |name: &str| match name {
+        SINGLES => rows.iter().any(|row| row.number(SINGLES) > Some(0.0)),
+        _ => rows.iter().any(|row| !row.get(name).is_null()),
+    };
     let mut columns: Vec<Vec<String>> = Vec::new();
     let mut texts = 0;
     let mut add_text = |heading: &str, name: &str| {
@@ -253,12 +268,22 @@ pub(super) fn table(rows: &[Row]) -> String {
     if !first.get("verdict").is_null() {
         let cells = rows.iter().map(|row| match row.text("noise_percent") {
             // Nothing to compare with.
-            noise if noise.is_empty() => row.text("verdict"),
-            noise => format!("{} ({noise} % noise)", row.text("verdict")),
+            noise if noise.is_empty() => verdict(row),
+            noise => format!("{} ({noise} % noise)", verdict(row)),
         });
         columns.push(std::iter::once("verdict".to_owned()).chain(cells).collect());
     }
     lines(&columns, texts)
+}
+
+/// A verdict as people read it.
+fn verdict(row: &Row) -> String {
+    match row.text("verdict") {
+        none if ["busier", "quieter"].contains(&none.as_str()) => {
+            format!("machine {none}: no verdict")
+        }
+        verdict => verdict,
+    }
 }
 
 /// Lays columns side by side: the first `texts` to the left, the others to the right.

@@ -10,6 +10,10 @@ use crate::state::Simd;
 /// A host, or a copy of one.
 pub(super) struct Host {
     pub(super) topology: Topology,
+    /// Whether there is anything about CPUs below `/sys`.
+    pub(super) sys_readable: bool,
+    /// Whether the control groups that bound CPU time can be looked at; true where there are none.
+    pub(super) groups_readable: bool,
     /// Whether the system says which CPUs share a core.
     pub(super) siblings_known: bool,
     pub(super) online: Option<Vec<usize>>,
@@ -58,6 +62,8 @@ impl Host {
         let siblings_known = of_cpu("topology").iter().any(|path| path.is_dir());
         let governors = of_cpu("cpufreq/scaling_governor").iter().filter_map(|p| read(p)).collect();
         Host {
+            sys_readable: cpus.is_dir(),
+            groups_readable: groups_readable(root),
             siblings_known,
             online: read_list(&cpus.join("online")),
             isolated: read_list(&cpus.join("isolated")),
@@ -145,6 +151,30 @@ fn throttled(root: &Path) -> Option<(u64, u64)> {
         let mut folders = group.ancestors().take_while(|folder| folder.starts_with(&mount));
         folders.find_map(|folder| periods(&read(&folder.join("cpu.stat"))?))
     })
+}
+
+/// Whether one of the mounts that may hold CPU quotas is there to be looked into. A kernel without
+/// control groups has no quotas to hide.
+fn groups_readable(root: &Path) -> bool {
+    let Some(groups) = read(&root.join("proc/self/cgroup")) else {
+        // Where even this is hidden, nothing is known.
+        return root.join("proc/self/status").is_file();
+    };
+    let mounts = groups.lines().filter_map(|line| {
+        let controllers = line.split(':').nth(1)?;
+        match controllers {
+            "" => Some(&["", "unified"][..]),
+            _ if controllers.split(',').any(|name| name == "cpu") => Some(&["cpu", "cpu,cpuacct"]),
+            _ => None,
+        }
+    });
+    let holds_files = |mount: &&str| {
+        let folder = root.join("sys/fs/cgroup").join(mount);
+        // A folder that only holds the mounts of others has none of these.
+        let files = ["cgroup.procs", "cpu.max", "cpu.stat", "cpu.cfs_quota_us"];
+        files.iter().any(|name| folder.join(name).exists())
+    };
+    mounts.flatten().any(holds_files)
 }
 
 fn periods(stat: &str) -> Option<(u64, u64)> {

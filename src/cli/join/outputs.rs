@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cli::Failure;
-use crate::cli::console::check_stdout;
+use crate::cli::console::check_stdout_or;
 use crate::cli::join::expressions::Expressions;
 use crate::cli::join::open::{InputSide, Inputs};
 use crate::cli::join::paths::STANDARD;
@@ -153,7 +153,7 @@ impl<'a> Wanted<'a> {
 
     fn open(&mut self, mode: OpenMode) -> Result<Arc<Output>, Failure> {
         if is_standard_output(self.path) {
-            check_stdout()?;
+            check_stdout_or(", or name one with --output")?;
         }
         let (output, is_new) = Output::open(self.path, mode).map_err(failure)?;
         self.needs_header = (is_new || self.is_blank) && !self.header.is_empty();

@@ -5,13 +5,14 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::cli::Failure;
-use crate::cli::bench::{closed_ms, workload};
+use crate::cli::bench::{closed_ms, count, workload};
 use crate::cli::choices::{Idle, Runtime, SimdChoice};
 use crate::cli::layout::LayoutArgs;
 use crate::cli::load::scenario::ScenarioArgs;
 use crate::cli::load::soak::SoakArgs;
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{ShapeArgs, event_rate};
+use crate::cli::text::show_span;
 use crate::limits::{LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
@@ -50,10 +51,16 @@ pub struct Args {
     #[arg(long, value_parser = workload)]
     workload: Workload,
     /// Events a second, both sides together; with --find-max, where to begin
-    #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "rates")]
+    #[arg(
+        long, value_name = "N", value_parser = rate, conflicts_with = "rates",
+        allow_negative_numbers = true
+    )]
     rate: Option<f64>,
     /// Several rates, one after the other: the curve of latency over load
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
+    #[arg(
+        long, value_name = "N,...", value_delimiter = ',', value_parser = rate,
+        allow_negative_numbers = true
+    )]
     rates: Vec<f64>,
     /// Looks for the highest rate that is kept up with and whose p99 is within --slo, to 5 %; a
     /// rate has two tries
@@ -107,7 +114,10 @@ pub struct Args {
     #[command(flatten)]
     layout: LayoutArgs,
     /// What events are made from
-    #[arg(long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED)]
+    #[arg(
+        long, value_name = "N", default_value_t = crate::workload::SEED_MEASURED,
+        value_parser = count, allow_negative_numbers = true
+    )]
     seed: u64,
     /// Latency over load, as a chart (.svg) or as a page with all figures and plots over time that
     /// can be sent to others (.html)
@@ -132,7 +142,7 @@ struct EventArgs {
     shape: ShapeArgs,
     /// Events a second and side, in event time: how many events the interval holds. (When they are
     /// due is what --rate says.)
-    #[arg(long, value_name = "N", value_parser = event_rate)]
+    #[arg(long, value_name = "N", value_parser = event_rate, allow_negative_numbers = true)]
     event_rate: Option<u64>,
     /// The interval
     #[arg(long, value_name = "LO..HI", visible_alias = "between", allow_hyphen_values = true)]
@@ -186,6 +196,11 @@ impl Args {
     pub(super) fn rates(&self) -> Result<Rates, Failure> {
         if self.find_max {
             let slo = wall("--slo", self.slo)?;
+            if slo.is_zero() {
+                return Err(Failure::usage(
+                    "--slo: nothing takes no time at all; give more than 0",
+                ));
+            }
             let first = self.rate.unwrap_or(RATE_FIRST);
             return Ok(Rates::FindMax { first, slo_ns: slo.as_nanos() as u64 });
         }
@@ -207,8 +222,8 @@ impl Args {
         };
         if warm_up >= duration {
             return Err(Failure::usage(format!(
-                "--warm-up: it is as long as --duration ({:?}), so nothing would be measured",
-                duration
+                "--warm-up: it is as long as --duration ({}), so nothing would be measured",
+                show_span(duration)
             )));
         }
         let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("--cores: {error}"));

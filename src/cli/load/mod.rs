@@ -11,8 +11,9 @@ pub use args::Args;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use crate::cli::console::check_stdout;
 use crate::cli::join::{memory_bytes, show_size};
-use crate::cli::text::{show_ns, show_rate};
+use crate::cli::text::{show_ns, show_rate, show_span};
 use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
 use crate::workload::Events;
 use crate::workload::load::{self, LoadPlan, LoadRun, Pace, Scenario, Supply, scenario_events};
@@ -32,6 +33,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
     let scenarios = args.scenarios(&plan)?;
     let plot = args.plot.as_ref().map(|file| file.open()).transpose()?;
+    check_stdout()?;
     os::catch_interrupts();
     let mut runner = Runner { args, events: None, rows: Vec::new(), max: None };
     // What was measured until Ctrl-C is shown all the same.
@@ -196,10 +198,10 @@ impl Runner<'_> {
         };
         if plan.duration >= LONG && std::io::stderr().is_terminal() {
             Console::stderr().note(&format!(
-                "{} events/s, scenario {}: takes {:?}",
+                "{} events/s, scenario {}: takes {}",
                 show_rate(plan.rate),
                 plan.scenario.name(),
-                plan.duration
+                show_span(plan.duration)
             ));
         }
         let stop = || os::interrupted().is_some();
@@ -213,11 +215,12 @@ impl Runner<'_> {
         }
         let soak = &self.args.soak;
         let soak = soak.is_on().then(|| soak.judge(&plan, &run));
-        let row = Row { plan, run, seed: self.args.seed(), soak };
+        let warnings = warnings(&plan, &run);
+        warnings.iter().for_each(|warning| Console::stderr().warning(warning));
+        let row = Row { plan, run, seed: self.args.seed(), soak, warnings };
         if self.args.is_json() {
             out_line(&row.json(self.args).to_string())?;
         }
-        warn(&row.plan, &row.run);
         let stopped = row.run.stopped.then_some(row.run.due);
         self.rows.push(row);
         match (stopped, os::interrupted()) {
@@ -252,14 +255,14 @@ const PRODUCER_LATE_SHARE: f64 = 0.2;
 /// Pairs that the 99th percentile needs at least to mean anything.
 const PAIRS_MIN: u64 = 1_000;
 
-/// Says what would make the figures mean something else than they seem to.
-fn warn(plan: &LoadPlan, run: &LoadRun) {
-    let console = Console::stderr();
+/// What makes the figures mean something else than they seem to.
+fn warnings(plan: &LoadPlan, run: &LoadRun) -> Vec<String> {
+    let mut warnings = Vec::new();
     let at = format!("at {} events/s", show_rate(plan.rate).trim());
     let late_ns = run.producer_late_ns.value_at_quantile(0.99);
     let p99_ns = run.latency_ns.value_at_quantile(0.99);
     if run.producers_were_the_limit() {
-        console.warning(&format!(
+        warnings.push(format!(
             "{at}: a producer used {:.0} % of a core, so the producers may be what fell behind, \
              not the engine; give more --producers, or fewer --cores",
             run.producer_cpu * 100.0
@@ -269,14 +272,14 @@ fn warn(plan: &LoadPlan, run: &LoadRun) {
             Pace::Spin => "leave them a core of their own: fewer --cores, a quieter machine",
             Pace::Sleep => "give them a core of their own (fewer --cores) and --pace spin",
         };
-        console.warning(&format!(
-            "{at}: the producers themselves began pushes {} late at p99, which is part of the \
-             latency; {advice}",
+        warnings.push(format!(
+            "{at}: by the producers' own doing events were pushed {} late at p99, which is part of \
+             the latency; {advice}",
             show_ns(late_ns)
         ));
     }
     if run.pushed < run.events && !run.stopped {
-        console.warning(&format!(
+        warnings.push(format!(
             "{at}: {:.1} % of the events were given up, as the engine was behind by the whole \
              duration; percentiles are of the others, and would be higher in a longer run",
             (run.events - run.pushed) as f64 * 100.0 / run.events as f64
@@ -292,9 +295,10 @@ fn warn(plan: &LoadPlan, run: &LoadRun) {
                  with fewer --keys)"
             }
         };
-        console.warning(&format!(
+        warnings.push(format!(
             "{at}: {} pairs were measured, too few for percentiles; {advice}",
             run.latency_ns.len()
         ));
     }
+    warnings
 }

@@ -36,6 +36,9 @@ pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
     if let Some(stopped) = report::stopped(rows) {
         parts.push(Part::Verdict(stopped, false));
     }
+    for warning in rows.iter().flat_map(|row| &row.warnings) {
+        parts.push(Part::Verdict(format!("Warning: {warning}"), false));
+    }
     parts.push(Part::Table(report::figures(rows)));
     if report::has_scenarios(rows) {
         parts.push(Part::List(report::scenarios(rows)));
@@ -207,7 +210,7 @@ fn reading() -> Vec<String> {
          20 ms) after the end. Beyond that, latency is the length of a queue and grows with the \
          duration.",
         "Latency includes the linger time, in which events wait for their batch to fill, and how \
-         late the producers were by themselves (late p99 in the table).",
+         late events were pushed by the producers' own doing (push late p99 in the table).",
         "State is what is allocated for buffered rows. It is in use, or waits in pools to be used \
          again: of that there is at most as much as is in use, and 8 MiB for each side and core. \
          Rows go by the bucket, so both are saws, and what is judged in a soak is what is in use, \

@@ -7,7 +7,7 @@ use crate::cli::load::scenario::describe;
 use crate::cli::load::soak::{Soak, samples_json};
 use crate::cli::load::{Args, Max};
 use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
-use crate::cli::text::{columns_right, show_count, show_ns, show_rate};
+use crate::cli::text::{columns_right, show_count, show_ns, show_rate, show_span};
 use crate::workload::Workload;
 use crate::workload::load::{LoadPlan, LoadRun, Scenario};
 
@@ -18,6 +18,8 @@ pub(super) struct Row {
     pub(super) seed: u64,
     /// What a soak came to.
     pub(super) soak: Option<Soak>,
+    /// What makes its figures mean something else than they seem to.
+    pub(super) warnings: Vec<String>,
 }
 
 /// The percentiles that are shown, by the names that they have in JSON and in tables.
@@ -171,7 +173,7 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Vec<String>> {
     let mut head = if names { vec!["scenario"] } else { Vec::new() };
     head.extend(["offered/s", "achieved/s", "kept up"]);
     head.extend(QUANTILES.map(|(_, title, _)| title));
-    head.extend(["max", "late p99", "pairs"]);
+    head.extend(["max", "push late p99", "pairs"]);
     let has_late_rows = rows.iter().any(|row| row.run.late_rows > 0);
     if has_late_rows {
         head.push("late rows");
@@ -224,9 +226,9 @@ pub(super) fn table(rows: &[Row]) -> String {
 pub(super) fn stopped(rows: &[Row]) -> Option<String> {
     let row = rows.iter().find(|row| row.run.stopped)?;
     Some(format!(
-        "stopped after {:.1?} of {:?}: {} was cut short, and its figures are of that time",
+        "stopped after {:.1?} of {}: {} was cut short, and its figures are of that time",
         row.run.due,
-        row.plan.duration,
+        show_span(row.plan.duration),
         row.name(rows)
     ))
 }
@@ -247,8 +249,8 @@ pub(super) fn scenarios(rows: &[Row]) -> Vec<String> {
 pub(super) fn setting(row: &Row) -> String {
     let (plan, run) = (&row.plan, &row.run);
     format!(
-        "{}, seed {}: {} core{} ({}, {}), {} producer{} ({}), {:?} a rate, {:?} of it warm-up, \
-         linger {:?}, batch {}",
+        "{}, seed {}: {} core{} ({}, {}), {} producer{} ({}), {} a rate, {} of it warm-up, \
+         linger {}, batch {}",
         events_text(&plan.workload),
         row.seed,
         run.core_count,
@@ -258,9 +260,9 @@ pub(super) fn setting(row: &Row) -> String {
         plan.producers,
         if plan.producers == 1 { "" } else { "s" },
         plan.pace.name(),
-        plan.duration,
-        plan.warm_up,
-        plan.linger,
+        show_span(plan.duration),
+        show_span(plan.warm_up),
+        show_span(plan.linger),
         plan.batch
     )
 }

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use crate::cli::Failure;
 use crate::cli::load::args::wall;
 use crate::cli::shape::burst;
+use crate::cli::text::show_span;
 use crate::time::text::TimeSpan;
 use crate::workload::Burst;
 use crate::workload::load::Scenario;
@@ -33,14 +34,15 @@ pub(super) struct ScenarioArgs {
     /// burst: the rate in a burst over that on average [default: 10]
     #[arg(long, value_name = "N", value_parser = factor)]
     burst_factor: Option<f64>,
-    /// skew: of both sides' events, those that have one and the same key, 0 to 1 [default: 0.01]
+    /// skew: of both sides' events, those that have one and the same key: 0.01 or 1%
+    /// [default: 0.01]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     skew_share: Option<f64>,
     /// disorder: up to so much later, in event time, some events arrive; watermarks trail by as
     /// much more [default: 30s]
     #[arg(long, value_name = "DURATION")]
     disorder_by: Option<TimeSpan>,
-    /// disorder: of all events, those that do, 0 to 1 [default: 0.1]
+    /// disorder: of all events, those that do: 0.1 or 10% [default: 0.1]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     disorder_share: Option<f64>,
     /// stalled-source: when the first left source falls silent [default: after half of --duration]
@@ -152,9 +154,9 @@ impl ScenarioArgs {
                 let lasts = span("--stall-for", self.stall_for, duration / 10)?;
                 if at.saturating_add(lasts) >= duration {
                     return Err(Failure::usage(format!(
-                        "--stall-for: the stall would end after {:?}, at the end of --duration or \
+                        "--stall-for: the stall would end after {}, at the end of --duration or \
                          later, and what it kept would not be seen; make it shorter",
-                        at.saturating_add(lasts)
+                        show_span(at.saturating_add(lasts))
                     )));
                 }
                 Scenario::StalledSource { at, lasts }
@@ -172,28 +174,35 @@ pub(super) fn describe(scenario: &Scenario) -> String {
     match scenario {
         Scenario::None => "events due evenly".to_owned(),
         Scenario::Burst { every, factor } => {
-            format!("all events of each {every:?} due {factor} times as fast, then none")
+            let every = show_span(*every);
+            format!("all events of each {every} due {factor} times as fast, then none")
         }
         Scenario::Skew { share } => {
             format!("{} % of both sides' events have one key", share * 100.0)
         }
         Scenario::Disorder { by_ms, share } => format!(
-            "{} % of events arrive up to {:?} of event time later",
+            "{} % of events arrive up to {} of event time later",
             share * 100.0,
-            Duration::from_millis(*by_ms)
+            show_span(Duration::from_millis(*by_ms))
         ),
         Scenario::StalledSource { at, lasts } => {
-            format!("the first left source is silent from {at:?} on for {lasts:?}")
+            let (at, lasts) = (show_span(*at), show_span(*lasts));
+            format!("the first left source is silent from {at} on for {lasts}")
         }
         Scenario::SlowSink { pause, every } => {
-            format!("every core's sink stands still for {pause:?} each {every:?}")
+            let (pause, every) = (show_span(*pause), show_span(*every));
+            format!("every core's sink stands still for {pause} each {every}")
         }
     }
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let share: Option<f64> = text.parse().ok();
-    share.filter(|share| (0.0..=1.0).contains(share)).ok_or("give a share from 0 to 1".to_owned())
+    let share: Option<f64> = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse().ok().map(|percent: f64| percent / 100.0),
+        None => text.parse().ok(),
+    };
+    let good = share.filter(|share| (0.0..=1.0).contains(share));
+    good.ok_or("give a share from 0 to 1, such as 0.01 or 1%".to_owned())
 }
 
 fn factor(text: &str) -> Result<f64, String> {

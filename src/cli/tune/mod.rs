@@ -30,9 +30,10 @@ Examples (the second in a clone of the repository):
       --right tests/data/payments.csv --on order_id --left-time ts --right-time ts --between 0..5m
 
 One setting after the other is tried: the value that stands and all others in turn, --repeat times,
-each in a process of its own. A value is kept if it is better by more than the noise of the rounds
-and by 2 % at least. In the end all that was kept is compared with what stood at the start, again in
-turn. The profile says what each change brought.";
+each in a process of its own. A value is better if it is by more than the noise of the rounds, and
+by 2 % at least; the best of those goes on to the next setting. In the end all of them together are
+compared with what stood at the start, again in turn; if that is not sure to be better, what stood
+at the start stays. The profile says what each change brought.";
 
 /// Options of `intervale tune`.
 #[derive(Debug, clap::Args)]
@@ -48,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
     events: u64,
     /// Events a second for latency
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     rate: Option<u64>,
     /// How long a run for latency takes
     #[arg(long, value_name = "DURATION", default_value = "2s")]

@@ -23,12 +23,18 @@ pub(super) fn text(what: &str, found: &Found) -> String {
         None => lines.push("# Nothing that was tried was better than what stood.".to_owned()),
         Some((start, end, change)) => {
             let (ratio, noise) = (change.ratio * 100.0, change.noise * 100.0);
+            let (start, end) = (show(*start), show(*end));
             lines.push(format!(
-                "# All of it together: {} instead of {}, {ratio:+.1} % (noise {noise:.1} %){}.",
-                show(*end),
-                show(*start),
-                if change.kept { "" } else { "; not sure to be better: measure again" }
+                "# All that was better, together: {end} instead of {start}, {ratio:+.1} % (noise \
+                 {noise:.1} %).",
             ));
+            if !change.best {
+                lines.push(
+                    "# That is not sure to be better, so what stood at the start stays: measure \
+                     again, with more rounds (--repeat)."
+                        .to_owned(),
+                );
+            }
         }
     }
     for (name, value) in found.settings.iter() {

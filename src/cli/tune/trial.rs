@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cli::layout::AUTO;
+use crate::cli::profile::unswept;
 use crate::cli::tune::layouts;
 use crate::cli::tune::search::{Knob, Settings};
-use crate::cli::{Failure, StopSignal, os};
+use crate::cli::{Failure, StopSignal, failure, os};
 use crate::runtime::Topology;
 use crate::state::Simd;
 
@@ -173,7 +174,7 @@ impl Subject {
     /// Runs it; returns nanoseconds: of an event, a row, or of latency.
     ///
     /// # Errors
-    /// [`Failure::Failed`] with what the run said; [`Failure::Interrupted`].
+    /// [`Failure::Failed`] or [`Failure::Usage`] with what the run said; [`Failure::Interrupted`].
     pub(super) fn run(&self, settings: &Settings) -> Result<f64, Failure> {
         let interrupted = |signal: StopSignal| {
             let by = signal.name();
@@ -184,7 +185,11 @@ impl Subject {
         }
         let mut args = self.args();
         for (name, value) in settings.iter().filter(|(name, _)| self.takes(name)) {
-            args.extend([format!("--{name}"), value.to_owned()]);
+            let value = match (self, name) {
+                (Subject::Bench { .. }, "cores") => unswept(value),
+                _ => value.to_owned(),
+            };
+            args.extend([format!("--{name}"), value]);
         }
         let program = std::env::current_exe().map_err(|error| {
             Failure::failed(format!("this program does not find itself: {error}"))
@@ -198,11 +203,14 @@ impl Subject {
             return Err(interrupted(signal));
         }
         if !ran.status.success() {
-            return Err(Failure::failed(format!(
+            let told = format!(
                 "a run failed: intervale {}\n{}",
                 args.join(" "),
                 String::from_utf8_lossy(&ran.stderr).trim_end()
-            )));
+            );
+            // Options that a run refuses are the user's: the search gives good ones.
+            let is_usage = ran.status.code() == Some(i32::from(failure::USAGE));
+            return Err(if is_usage { Failure::Usage(told) } else { Failure::Failed(told) });
         }
         let out = String::from_utf8_lossy(&ran.stdout);
         let report: Option<Value> = serde_json::from_str(out.trim()).ok();

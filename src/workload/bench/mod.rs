@@ -11,7 +11,8 @@ use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::{
     EngineSetup, Events, Form, LayoutHints, Measured, NaiveJoin, OfflineJoin, SEED_WARM_UP,
-    SingleJoin, StepClock, Workload, drive, half_of_pairs, offline, run_engine, run_naive, truth,
+    SingleJoin, StepClock, Workload, Yardstick, drive, half_of_pairs, offline, run_engine,
+    run_naive, truth,
 };
 
 pub use error::BenchError;
@@ -87,15 +88,33 @@ pub struct BenchPlan {
     pub step_clock: StepClock,
 }
 
+/// What a measurement tells, asks and uses while it runs.
+pub struct Watch<'a> {
+    /// Hears what is being done.
+    pub note: &'a mut dyn FnMut(&str),
+    /// Whether to stop before the next run.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Looked at before and after each run: how fast the machine is meanwhile.
+    pub yardstick: Option<&'a mut Yardstick>,
+}
+
 /// A warm-up has at most this many events a side: enough to warm code, allocator and clocks.
 const WARM_UP_EVENTS_MAX: u32 = 1_000_000;
 
 impl BenchPlan {
-    /// Measures; one row a subject, in their order. `note` hears what is being done.
+    /// Measures; one row a subject, in their order. Where it is stopped, those that have no
+    /// complete run are left out, and the others have fewer repeats.
     ///
     /// # Errors
     /// [`BenchError`]; among others when an outcome is not what it should be.
-    pub fn run(&self, note: &mut dyn FnMut(&str)) -> Result<Vec<BenchRow>, BenchError> {
+    pub fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<BenchRow>, BenchError> {
+        let mut runs: Vec<Runs> = self.subjects.iter().cloned().map(Runs::new).collect();
+        self.measure(&mut runs, watch)?;
+        Ok(runs.into_iter().filter(|run| !run.is_empty()).map(Runs::best).collect())
+    }
+
+    fn measure(&self, runs: &mut [Runs], watch: &mut Watch<'_>) -> Result<(), BenchError> {
+        let Watch { note, stop, yardstick } = watch;
         note("warm-up");
         let workload = self.form.workload(self.workload);
         let mut spec = self.form.spec_laid_out(&workload, self.kind, self.layout)?;
@@ -104,8 +123,10 @@ impl BenchPlan {
         }
         let warm_up_events = self.events_per_side.min(WARM_UP_EVENTS_MAX);
         let events = Arc::new(Events::new(workload, SEED_WARM_UP, warm_up_events));
-        let mut runs: Vec<Runs> = self.subjects.iter().cloned().map(Runs::new).collect();
-        for run in &runs {
+        for run in runs.iter() {
+            if stop() {
+                return Ok(());
+            }
             let run = self.run_once(&run.subject, &spec, &events)?;
             run.notes.iter().for_each(|line| note(line));
         }
@@ -113,9 +134,14 @@ impl BenchPlan {
         let events = Arc::new(Events::new(workload, self.seed, self.events_per_side));
         let mut expected = self.expected(&spec, &events, note);
         for number in 1..=self.repeat.max(1) {
-            for run in &mut runs {
+            for run in runs.iter_mut() {
+                if stop() {
+                    return Ok(());
+                }
                 note(&format!("{}, run {number}", run.subject.name()));
+                run.look(yardstick.as_deref_mut());
                 let once = self.run_once(&run.subject, &spec, &events)?;
+                run.look(yardstick.as_deref_mut());
                 check(&run.subject, number, &once.measured, &mut expected)?;
                 run.take(once);
                 if self.roofline {
@@ -123,7 +149,7 @@ impl BenchPlan {
                 }
             }
         }
-        Ok(runs.into_iter().map(Runs::best).collect())
+        Ok(())
     }
 
     fn run_once(

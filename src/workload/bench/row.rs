@@ -2,7 +2,7 @@
 
 use crate::runtime::RuntimeKind;
 use crate::workload::bench::{Once, Subject};
-use crate::workload::{Events, Measured, Outcome, Roofline};
+use crate::workload::{Events, Look, Measured, Outcome, Roofline, Yardstick};
 
 /// A figure over the repeats; smaller is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,6 +74,10 @@ pub struct BenchRow {
     pub step_ns_max: u64,
     /// The kernel, if it ran.
     pub roofline: Option<RooflineRow>,
+    /// How fast the machine was beside the repeats, if that was looked at.
+    pub yardstick: Option<Look>,
+    /// How many repeats there were: fewer than planned where the measurement was stopped.
+    pub repeat: u32,
 }
 
 /// The roofline kernel's figures.
@@ -105,6 +109,7 @@ pub(super) struct Runs {
     runtime: Option<RuntimeKind>,
     kernel: Option<Roofline>,
     kernel_ns: f64,
+    looks: Vec<Look>,
 }
 
 impl Runs {
@@ -116,7 +121,18 @@ impl Runs {
             runtime: None,
             kernel: None,
             kernel_ns: f64::INFINITY,
+            looks: Vec::new(),
         }
+    }
+
+    /// Whether nothing was measured.
+    pub(super) fn is_empty(&self) -> bool {
+        self.measured.is_empty()
+    }
+
+    /// Looks at the machine, right before or after a run.
+    pub(super) fn look(&mut self, yardstick: Option<&mut Yardstick>) {
+        self.looks.extend(yardstick.map(Yardstick::look));
     }
 
     pub(super) fn take(&mut self, run: Once) {
@@ -164,6 +180,8 @@ impl Runs {
             step_ns_p999: step(0.999),
             step_ns_max: step(1.0),
             roofline,
+            yardstick: Look::of(&self.looks),
+            repeat: u32::try_from(runs.len()).unwrap_or(u32::MAX),
         }
     }
 }

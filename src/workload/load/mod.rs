@@ -133,7 +133,7 @@ pub struct LoadRun {
     /// From a pair's due time (the later of its events') to its hand-over to the sink, in ns.
     pub latency_ns: Histogram<u64>,
     /// How late producers were by themselves, in ns, an entry an event: from when an event was due
-    /// and the engine had taken the ones before it, to when its push began.
+    /// to when its push began, less the time in which the engine held up the producer meanwhile.
     pub producer_late_ns: Histogram<u64>,
     /// The largest share of a core that a producer used.
     pub producer_cpu: f64,

@@ -1,5 +1,6 @@
 //! One thread that pushes its share of the events when they are due.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,9 +130,41 @@ pub(super) struct Producer<'a> {
     lines: [Line<'a>; 2],
     pace: Pace,
     count: usize,
-    /// When the engine had taken the last push.
-    released_ns: u64,
+    held: Held,
     produced: Produced,
+}
+
+/// When the engine held a producer up: the time of its pushes. What else an event waited for
+/// between its due time and its own push is the producer's doing.
+#[derive(Debug, Default)]
+struct Held {
+    /// Beginning and end of each push that an event which is still to come may have waited for, and
+    /// the time of all before it.
+    pushes: VecDeque<(u64, u64, u64)>,
+    total_ns: u64,
+}
+
+impl Held {
+    fn add(&mut self, begin_ns: u64, end_ns: u64) {
+        self.pushes.push_back((begin_ns, end_ns, self.total_ns));
+        self.total_ns += end_ns.saturating_sub(begin_ns);
+    }
+
+    /// No event that is due before this is still to come.
+    fn forget_before(&mut self, due_ns: u64) {
+        while self.pushes.front().is_some_and(|&(_, end_ns, _)| end_ns <= due_ns) {
+            self.pushes.pop_front();
+        }
+    }
+
+    /// By how much an event due then is late by the producer's own doing, if it is pushed now.
+    fn own_late_ns(&self, due_ns: u64, now_ns: u64) -> u64 {
+        let first = self.pushes.partition_point(|&(_, end_ns, _)| end_ns <= due_ns);
+        let held_ns = self.pushes.get(first).map_or(0, |&(begin_ns, _, before_ns)| {
+            self.total_ns - before_ns - due_ns.saturating_sub(begin_ns)
+        });
+        now_ns.saturating_sub(due_ns).saturating_sub(held_ns)
+    }
 }
 
 impl<'a> Producer<'a> {
@@ -159,7 +192,7 @@ impl<'a> Producer<'a> {
             }
         };
         Producer {
-            released_ns: schedule.start_ns(),
+            held: Held::default(),
             lines: sources.map(line),
             schedule,
             pace: plan.pace,
@@ -237,6 +270,8 @@ impl<'a> Producer<'a> {
 
     /// Puts all events that are due into the batches of their sides, up to a full one each.
     fn collect(&mut self, now_ns: u64) {
+        let first_ns = self.due_ns().unwrap_or(now_ns);
+        self.held.forget_before(first_ns);
         let schedule = &self.schedule;
         for line in &mut self.lines {
             line.batch.reset(line.source.side(), 0, Default::default());
@@ -253,22 +288,22 @@ impl<'a> Producer<'a> {
                 let pushed = line.batch.push(hasher, key, ts, &line.row);
                 // Integer keys and rows of bounded length in batches of few: nothing to refuse.
                 debug_assert!(pushed.is_ok());
-                // The engine is to blame for the time up to when it had taken what came before.
-                let ready_ns = due_ns.max(self.released_ns);
-                self.produced.late_ns.saturating_record(now_ns.saturating_sub(ready_ns));
+                let late_ns = self.held.own_late_ns(due_ns, now_ns);
+                self.produced.late_ns.saturating_record(late_ns);
                 line.place += 2 * self.count as u64;
             }
         }
     }
 
     fn push(&mut self) -> Result<(), PushError> {
+        let begin_ns = MonotonicClock.now_ns();
         for line in &mut self.lines {
             if !line.batch.is_empty() {
                 line.source.push_batch(&line.batch)?;
                 self.produced.pushed += line.batch.len() as u64;
             }
         }
-        self.released_ns = MonotonicClock.now_ns();
+        self.held.add(begin_ns, MonotonicClock.now_ns());
         Ok(())
     }
 }
@@ -286,5 +321,62 @@ impl<'a> Supply<'a> {
                 Stream::Made { events: Box::new(events), skip: index, step: count }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lateness of events due each 10 ns from 0 on, by a producer that sleeps until `wake_ns` and
+    /// then pushes up to 4 at a time, each push of which takes `push_ns`.
+    fn lateness(wake_ns: u64, push_ns: u64) -> Vec<u64> {
+        let (mut held, mut late, mut now_ns) = (Held::default(), Vec::new(), wake_ns);
+        let mut due = (0..100).map(|event| event * 10).peekable();
+        while let Some(&first_ns) = due.peek() {
+            now_ns = now_ns.max(first_ns);
+            held.forget_before(first_ns);
+            for _ in 0..4 {
+                late.extend(
+                    due.next_if(|&due_ns| due_ns <= now_ns)
+                        .map(|due_ns| held.own_late_ns(due_ns, now_ns)),
+                );
+            }
+            held.add(now_ns, now_ns + push_ns);
+            now_ns += push_ns;
+        }
+        late
+    }
+
+    #[test]
+    fn every_event_that_a_producer_slept_through_is_late() {
+        // All of them were due when it woke, however many pushes it takes to get rid of them.
+        let late = lateness(1_000, 5);
+        assert_eq!(late.len(), 100);
+        assert!(late.iter().zip(0..).all(|(&late, event)| late == 1_000 - event * 10), "{late:?}");
+    }
+
+    #[test]
+    fn what_the_engine_held_up_is_not_the_producer_s() {
+        // An engine that takes twice as long as events are due for: they wait for it alone.
+        let late = lateness(0, 80);
+        assert!(late.iter().all(|&late| late == 0), "{late:?}");
+        // Half of each: slept until 500, and then the engine takes its time.
+        let late = lateness(500, 80);
+        let own = |event: u64| 500u64.saturating_sub(event * 10);
+        assert!(late.iter().zip(0..).all(|(&late, event)| late == own(event)), "{late:?}");
+    }
+
+    #[test]
+    fn a_push_under_way_counts_from_the_due_time_on() {
+        let mut held = Held::default();
+        held.add(100, 200);
+        held.add(250, 300);
+        assert_eq!(held.own_late_ns(150, 320), 170 - 50 - 50);
+        assert_eq!(held.own_late_ns(220, 320), 100 - 50);
+        assert_eq!(held.own_late_ns(310, 320), 10);
+        held.forget_before(220);
+        assert_eq!(held.pushes.len(), 1);
+        assert_eq!(held.own_late_ns(220, 320), 50);
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::doctor::checks::{Finding, ranges};
+use crate::cli::doctor::checks::{Finding, MOUNT_SYS, ranges};
 use crate::cli::doctor::host::Host;
+use crate::cli::profile::unswept;
 use crate::state::Simd;
 
 /// Of stolen CPU time: what shows in tail latency, and what shows everywhere.
@@ -34,7 +35,10 @@ pub(super) fn allowed(host: &Host) -> Finding {
             .costs("the one worker shares it with whatever feeds it and with everything else")
             .fix("give the machine or container a second CPU"),
         Some(_) => Finding::ok(NAME, format!("{count} CPUs, all of this host ({list})")),
-        None => Finding::ok(NAME, format!("{count} CPUs ({list})")),
+        None => {
+            Finding::unknown(NAME, format!("{count} CPUs allowed ({list}), of who knows how many"))
+                .fix(MOUNT_SYS)
+        }
     }
 }
 
@@ -42,7 +46,12 @@ pub(super) fn quota(host: &Host) -> Finding {
     const NAME: &str = "quota";
     let cpus = host.topology.cpus.len();
     let Some(quota) = host.topology.quota_cpus else {
-        return Finding::ok(NAME, "no CPU quota");
+        return match host.groups_readable {
+            true => Finding::ok(NAME, "no CPU quota"),
+            false => Finding::unknown(NAME, "the files of control groups are not readable")
+                .costs("a quota that is there stops all workers when it is used up, unseen")
+                .fix("in a container: leave /sys/fs/cgroup as the runtime mounts it"),
+        };
     };
     let mut found = format!("{quota:.2} CPUs of {cpus} allowed");
     let mut ran_out = 0.0;
@@ -88,11 +97,12 @@ pub(super) fn siblings(host: &Host) -> Finding {
         ))
 }
 
-/// A list for `--cores`, which takes a lone number for a count.
+/// A list for `--cores` of any command: a lone number is a count, and `bench` takes several of them
+/// for counts to sweep.
 fn cores_option(ids: &[usize]) -> String {
     match ids {
         [id] => format!("{id}-{id}"),
-        _ => ranges(ids),
+        _ => unswept(&ranges(ids)),
     }
 }
 

@@ -68,8 +68,28 @@ impl Finding {
     }
 }
 
+/// What brings back the files of a host that most findings are read from.
+const MOUNT_SYS: &str =
+    "sudo mount -t sysfs sysfs /sys -o ro; in a container: leave /sys as the runtime mounts it";
+
+/// Findings that are read from files below `/sys`.
+const OF_SYS: [&str; 7] = ["cores", "smt", "numa", "isolation", "governor", "huge_pages", "clock"];
+
 /// Everything there is to say, CPUs first.
 pub(super) fn all(host: &Host) -> Vec<Finding> {
+    let mut findings = each(host);
+    if !host.sys_readable {
+        let of_sys = |finding: &&mut Finding| OF_SYS.contains(&finding.name);
+        for finding in findings.iter_mut().filter(of_sys) {
+            if finding.status == Status::Unknown {
+                finding.found = format!("/sys is not readable: {}", finding.found);
+            }
+        }
+    }
+    findings
+}
+
+fn each(host: &Host) -> Vec<Finding> {
     vec![
         cpus::allowed(host),
         cpus::quota(host),

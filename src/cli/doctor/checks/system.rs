@@ -1,6 +1,6 @@
 //! What the kernel offers: io_uring, memory, time.
 
-use crate::cli::doctor::checks::Finding;
+use crate::cli::doctor::checks::{Finding, MOUNT_SYS};
 use crate::cli::doctor::host::Host;
 use crate::cli::join::show_size;
 use crate::runtime::{IoUring, KERNEL_MIN, MEMLOCK_BYTES_MIN};
@@ -42,6 +42,7 @@ pub(super) fn io_uring(host: &Host) -> Finding {
         IoUring::Refused { reason } if reason.contains("seccomp") => {
             finding.fix("docker run --security-opt seccomp=PROFILE.json, a profile that allows it")
         }
+        IoUring::Refused { reason } if reason.contains("/sys") => finding.fix(MOUNT_SYS),
         IoUring::Refused { .. } => finding.fix("ulimit -l unlimited, or another kernel"),
         _ => finding.fix("see the kernel and memlock findings"),
     }
