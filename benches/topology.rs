@@ -57,6 +57,7 @@ fn measure(name: &str, runtime: RuntimeChoice, most: usize) -> Vec<BenchRow> {
         subjects: core_counts(most).into_iter().map(engine).collect(),
         kind: JoinKind::Inner,
         batch: 256,
+        chain: 0,
         layout: LayoutHints::default(),
         repeat: sized(5, 1),
         roofline: false,

@@ -83,6 +83,8 @@ if [ -n "$CORES" ]; then
             esac
         done
     done
+    TWICE=$(expand "$CORES" | sort | uniq -d | head -n 1)
+    [ -z "$TWICE" ] || die "--cores $CORES: CPU $TWICE stands there twice"
     OTHERS=$(housekeeping)
     OTHERS=${OTHERS%,}
     [ -n "$OTHERS" ] || die "--cores $CORES are all there are: leave one CPU for everything else"

@@ -17,7 +17,9 @@ use crate::state::Simd;
 use crate::time::{Clock, Timestamp};
 use crate::workload::random::mix;
 use crate::workload::single::index_bytes;
-use crate::workload::{CpuClock, Events, Measured, Outcome, OutcomeSink, StateSize, StepTimes};
+use crate::workload::{
+    CpuClock, Events, Measured, Outcome, OutcomeSink, StateSize, StepTimes, Workload,
+};
 
 /// Where and how an engine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,9 @@ pub struct EngineRun {
 /// Batches' worth of event time that a feed may run ahead of the slowest one.
 const DRIFT_BATCHES: u64 = 64;
 
+/// An id and a key.
+const KEYED_ROW_BYTES: usize = 2 * size_of::<u64>();
+
 /// Runs all events through an engine. Each core reads its own part of both sides: every so-manieth
 /// batch, or, where `in_order`, the rows of its own keys, so that rows of one key and side come in
 /// the same order however many cores there are.
@@ -62,15 +67,13 @@ pub fn run_engine(
     setup: &EngineSetup,
     batch: usize,
 ) -> Result<EngineRun, EngineError> {
-    let (workload, batch) = (events.workload, batch.max(1));
-    let drift = (batch as u64).saturating_mul(1_000) / workload.rate + 1;
-    let drift = drift.saturating_mul(DRIFT_BATCHES).min(i64::MAX as u64) as i64;
+    let batch = batch.max(1);
     let mut builder = Engine::builder(spec.clone())
         .cores(setup.cores.clone())
         .runtime(setup.runtime)
         .idle(setup.idle)
         .batch_events(batch)
-        .max_drift(drift.saturating_mul(workload.ticks_per_ms))
+        .max_drift(drift(&events.workload, batch))
         .sinks(|_| OutcomeSink::default());
     let core_count = builder.shard_count()?;
     // Feeds are dealt out in turn: each core gets one of each side.
@@ -118,8 +121,15 @@ pub fn run_engine(
 
 impl Sink for OutcomeSink {}
 
+/// Ticks that a feed may run ahead of the slowest one.
+pub(super) fn drift(workload: &Workload, batch: usize) -> i64 {
+    let drift = (batch as u64).saturating_mul(1_000) / workload.rate + 1;
+    let drift = drift.saturating_mul(DRIFT_BATCHES).min(i64::MAX as u64) as i64;
+    drift.saturating_mul(workload.ticks_per_ms)
+}
+
 /// What one feed reads of its side.
-enum Share {
+pub(super) enum Share {
     /// Every `1 / of`-th batch: this one, and those that follow by as many.
     Batches { part: usize, of: usize },
     /// These rows.
@@ -127,7 +137,12 @@ enum Share {
 }
 
 impl Share {
-    fn new(events: &Events, side: Side, in_order: bool, (part, of): (usize, usize)) -> Share {
+    pub(super) fn new(
+        events: &Events,
+        side: Side,
+        in_order: bool,
+        (part, of): (usize, usize),
+    ) -> Share {
         if !in_order || of == 1 {
             return Share::Batches { part, of };
         }
@@ -140,7 +155,7 @@ impl Share {
 
 /// A share of one side, replayed from memory as fast as it is taken: by whole batches, which is how
 /// a source hands over what it has at once, but for rows that are picked.
-struct Replay {
+pub(super) struct Replay {
     events: Arc<Events>,
     side: Side,
     slot: WatermarkSlot,
@@ -149,6 +164,8 @@ struct Replay {
     /// What is pushed at once.
     columns: EventBatch,
     row: Vec<u8>,
+    /// Whether a row has its key behind the id; such rows are picked one by one.
+    key_in_row: bool,
     /// The rows to read, if they are not whole batches.
     rows: Option<Vec<u32>>,
     /// Where this feed's batches start, in the side or in `rows`.
@@ -159,7 +176,7 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(
+    pub(super) fn new(
         events: Arc<Events>,
         side: Side,
         slot: WatermarkSlot,
@@ -175,7 +192,33 @@ impl Replay {
         let row = events.side(side).blank_row();
         let columns = EventBatch::with_capacity(side, batch, batch * row.len());
         let (port, rest, finished) = (None, 0..0, false);
-        Replay { events, side, slot, port, batch, columns, row, rows, starts, rest, finished }
+        Replay {
+            events,
+            side,
+            slot,
+            port,
+            batch,
+            columns,
+            row,
+            key_in_row: false,
+            rows,
+            starts,
+            rest,
+            finished,
+        }
+    }
+
+    /// Rows have their key behind the id: 8 bytes more, where they are shorter than that.
+    pub(super) fn with_key_in_row(mut self) -> Replay {
+        self.row.resize(self.row.len().max(KEYED_ROW_BYTES), b'.');
+        let len = self.len();
+        let rows = self.rows.take().unwrap_or_else(|| {
+            // Cannot truncate: a side has at most `u32::MAX` events.
+            let batches = self.starts.clone().map(|start| start..(start + self.batch).min(len));
+            batches.flatten().map(|place| place as u32).collect()
+        });
+        let starts = (0..rows.len()).step_by(self.batch);
+        Replay { key_in_row: true, rows: Some(rows), starts, ..self }
     }
 
     fn len(&self) -> usize {
@@ -196,6 +239,11 @@ impl Replay {
             let i = rows[place] as usize;
             let key = Key::Int(events.keys[i]);
             let ts = Timestamp::new(events.ts[i]).unwrap_or(Timestamp::MIN);
+            if self.key_in_row
+                && let Some(bytes) = self.row.get_mut(size_of::<u64>()..KEYED_ROW_BYTES)
+            {
+                bytes.copy_from_slice(&events.keys[i].to_le_bytes());
+            }
             let row = events.row(i, &mut self.row);
             let pushed = producer.push(port, key, ts, row);
             let flow = pushed.map_err(|error| SourceError { message: error.to_string() })?;

@@ -5,6 +5,7 @@
 //! and compare pair counts and checksums: see [`truth`].
 
 pub mod bench;
+mod chain_run;
 mod cpu_clock;
 mod drive;
 mod engine_run;
@@ -23,6 +24,7 @@ mod roofline;
 mod single;
 mod yardstick;
 
+pub use chain_run::{CHAIN_MAX, fold, run_chain};
 pub use cpu_clock::CpuClock;
 pub use drive::{Stepped, drive};
 pub use engine_run::{EngineRun, EngineSetup, run_engine};
@@ -33,7 +35,7 @@ pub use layout::LayoutHints;
 pub use measure::{MAD_TO_SIGMA, Measured, StateSize, StepClock, StepTimes, median};
 pub use naive::NaiveJoin;
 pub use naive_threads::run_naive;
-pub use offline::{OfflineJoin, offline, sort_merge};
+pub use offline::{OfflineJoin, offline, offline_chain, sort_merge};
 pub use reference::{Outcome, truth};
 pub use roofline::Roofline;
 pub use single::{OutcomeSink, SingleJoin};

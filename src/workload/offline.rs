@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::event::{Event, Key, Side};
 use crate::join::{Condition, JoinKind, JoinSpec, MatchChoice, Window};
-use crate::workload::{Events, Outcome};
+use crate::workload::{Events, Outcome, fold};
 
 /// A row of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +61,37 @@ pub fn offline(events: &Events, spec: &JoinSpec) -> OfflineJoin {
     OfflineJoin {
         outcome: if kind.emits_pairs() { found.outcome } else { Outcome::default() },
         singles: are_known.then_some(singles),
+    }
+}
+
+/// What comes out of a chain of inner joins, as [`run_chain`](crate::workload::run_chain) has it.
+pub fn offline_chain(events: &Events, spec: &JoinSpec, more: usize) -> Outcome {
+    let [left, right] = Side::BOTH.map(|side| sorted(events, side));
+    let mut outcome = Outcome::default();
+    for left in left.chunk_by(|a, b| a.0 == b.0) {
+        let first = right.partition_point(|row| row.0 < left[0].0);
+        let count = right[first..].partition_point(|row| row.0 == left[0].0);
+        let rows = |rows: &[(u64, Row)]| rows.iter().map(|row| row.1).collect::<Vec<Row>>();
+        let (left, right) = (rows(left), rows(&right[first..first + count]));
+        for (index, range) in matches(&left, &right, spec) {
+            let ids: Vec<u64> = right[range].iter().map(|row| u64::from(row.id)).collect();
+            let mut chosen = vec![0; more + 1];
+            each_choice(&ids, 0, &mut chosen, &mut |chosen| {
+                outcome.add(u64::from(left[index].id), fold(chosen.iter().copied()));
+            });
+        }
+    }
+    outcome
+}
+
+/// Every way to choose one of the ids for each place from `place` on.
+fn each_choice(ids: &[u64], place: usize, chosen: &mut [u64], found: &mut dyn FnMut(&[u64])) {
+    if place == chosen.len() {
+        return found(chosen);
+    }
+    for &id in ids {
+        chosen[place] = id;
+        each_choice(ids, place + 1, chosen, found);
     }
 }
 

@@ -41,7 +41,7 @@ impl Emit for OutcomeSink {
 
 /// The id in a workload's payload; a row of another length would spoil the checksum, not panic.
 #[inline]
-fn row_id(row: &[u8]) -> u64 {
+pub(super) fn row_id(row: &[u8]) -> u64 {
     row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 

@@ -76,6 +76,21 @@ fn each_combination_of_what_is_swept_is_a_row() {
 }
 
 #[test]
+fn chains_find_what_their_stages_do_one_after_the_other() {
+    let dir = Dir::new();
+    // Compared with an offline join, on any number of cores.
+    let all = rows(&dir, "--check --chain 0,1,3 --interval 0..300ms --cores 1,2 --runtime threads");
+    assert_eq!(column(&all, "chain"), ["0", "0", "1", "1", "3", "3"]);
+    let pairs: Vec<u64> = all.iter().map(|row| row["pairs"].as_u64().unwrap()).collect();
+    assert!(pairs[0] > 0 && pairs[0] < pairs[2] && pairs[2] < pairs[4], "{pairs:?}");
+    assert_eq!(column(&all, "events"), ["8000", "8000", "12000", "12000", "20000", "20000"]);
+    // Each key comes once: whatever has a partner has it again, in every stage.
+    let unique = rows(&dir, "--check --chain 0,2 --keys unique");
+    assert_eq!(unique[0]["pairs"], unique[1]["pairs"]);
+    assert!(unique[0]["pairs"].as_u64() > Some(0));
+}
+
+#[test]
 fn however_state_is_laid_out_the_pairs_are_the_same() {
     let dir = Dir::new();
     let layouts = "--bucket-width auto,1ms,100ms,1h --chunk auto,64KiB --type inner,full";
@@ -305,6 +320,10 @@ fn wrong_use_is_told_with_what_to_do() {
         ("--window hop:1s,5s", "--window"),
         ("--interval 5s..1s", "--interval"),
         ("--interval 0..inf", "--interval"),
+        ("--chain 1 --api join", "--chain"),
+        ("--chain 0,1 --peer naive", "--chain"),
+        ("--chain 1 --type left", "--chain"),
+        ("--chain 9", "8"),
         ("--batch 0", "--batch"),
         ("--cores 257", "--cores"),
         ("--cores 0,1-2", "--cores"),

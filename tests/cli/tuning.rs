@@ -139,6 +139,7 @@ fn what_is_somebody_else_s_is_left_alone_and_wrong_use_refused() {
         ("--cores 0-3", "leave one CPU"),
         ("--cores 99 --apply", "no CPU 99 at work; there are 0-3"),
         ("--cores 2,3-9000000 --apply", "no CPU 9000000"),
+        ("--cores 1-2,2 --apply", "CPU 2 stands there twice"),
         ("--cores 0-3 --apply", "leave one CPU"),
         ("--user a/b", "a/b"),
     ] {

@@ -13,9 +13,12 @@ use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
 use crate::time::text::{TimeSpan, TimeUnit};
 use crate::workload::bench::{BenchPlan, Subject};
-use crate::workload::{Direction, EngineSetup, Form, LayoutHints, StepClock, Workload};
+use crate::workload::{CHAIN_MAX, Direction, EngineSetup, Form, LayoutHints, StepClock, Workload};
 
-use super::values::{CoresText, IntervalsText, closed_ms, cores, count, intervals, workload};
+use super::values::{
+    Api, Clock, ConditionChoice, CoresText, Format, IntervalsText, Peer, closed_ms, cores, count,
+    intervals, workload,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -133,6 +136,13 @@ pub struct Args {
         default_value = "none"
     )]
     condition: Vec<ConditionChoice>,
+    /// Stages behind the first one, up to 8: each joins what came out so far with the right side
+    /// once more, a stream of its own, relative to the left event. Compare with --check
+    #[arg(
+        long, value_name = "N,...", value_delimiter = ',', default_value = "0",
+        value_parser = clap::value_parser!(u8).range(0..=CHAIN_MAX as i64)
+    )]
+    chain: Vec<u8>,
     /// The interval, instead of the workload's own; several, with commas between or repeated
     #[arg(
         long, value_name = "LO..HI,...", visible_alias = "between", value_parser = intervals,
@@ -177,46 +187,6 @@ pub struct Args {
     pub(super) output_format: Format,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Api {
-    /// The engine: partition, lanes, shards on --cores
-    #[default]
-    Engine,
-    /// The single-threaded join, no runtime
-    Join,
-    /// The peers alone
-    None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ConditionChoice {
-    /// All matches are pairs
-    None,
-    /// Those whose ids are both even or both odd
-    Half,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Peer {
-    /// A hash map of queues a side, event by event; on several cores a thread and a channel each
-    Naive,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Clock {
-    #[default]
-    Wall,
-    Cpu,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    #[default]
-    Text,
-    Json,
-    Csv,
-}
-
 /// What to measure, and what it is called.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
@@ -235,6 +205,7 @@ struct RunShape {
     with_condition: bool,
     bucket_width: BucketWidth,
     chunk: ChunkSize,
+    chain: u8,
 }
 
 /// The values of an option, or none.
@@ -264,6 +235,7 @@ impl Args {
                         subjects: subjects.clone(),
                         kind: run.kind,
                         batch: run.batch,
+                        chain: usize::from(run.chain),
                         layout: LayoutHints {
                             bucket_width: run.bucket_width.wall(),
                             chunk_bytes: run.chunk.0,
@@ -296,13 +268,15 @@ impl Args {
                         let (kind, batch) = (kind.into(), usize::from(batch));
                         for &condition in &self.condition {
                             let with_condition = condition == ConditionChoice::Half;
-                            shapes.push(RunShape {
+                            let shape = |&chain| RunShape {
                                 kind,
                                 batch,
                                 with_condition,
                                 bucket_width,
                                 chunk,
-                            });
+                                chain,
+                            };
+                            shapes.extend(self.chain.iter().map(shape));
                         }
                     }
                 }
@@ -465,6 +439,12 @@ impl Args {
             return Err(Failure::usage(
                 "--peer: the naive peer knows inner joins of all pairs in an interval only; leave \
                  it out, or --type, --match, --asof, --window and --condition",
+            ));
+        }
+        if plan.chain > 0 && !(is_plain && self.peer.is_empty() && self.api == Api::Engine) {
+            return Err(Failure::usage(
+                "--chain: chains are the engine's, here of inner joins of all pairs in an interval; \
+                 leave it out, or --api, --peer, --type, --match, --asof, --window, --condition",
             ));
         }
         let options = match plan.form {

@@ -14,7 +14,7 @@ pub(super) struct Baseline {
 }
 
 /// Rows that agree in these are of the same configuration.
-const IDENTITY: [&str; 17] = [
+const IDENTITY: [&str; 18] = [
     "workload",
     "rate",
     "keys",
@@ -24,6 +24,7 @@ const IDENTITY: [&str; 17] = [
     "payload",
     "type",
     "match",
+    "chain",
     "events",
     "seed",
     "api",

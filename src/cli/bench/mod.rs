@@ -18,9 +18,10 @@ use crate::cli::console::check_stdout;
 use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
 use crate::workload::Yardstick;
 use crate::workload::bench::{BenchError, Watch};
-use args::{Config, Format};
+use args::Config;
 use baseline::Baseline;
 use report::Row;
+use values::Format;
 
 /// Measures and prints.
 ///

@@ -26,7 +26,7 @@ impl Row {
     pub(super) fn saved(mut fields: Map<String, Value>) -> Row {
         let named = fields.get("workload").and_then(Value::as_str).and_then(Workload::by_name);
         let rate = fields.get("rate").and_then(Value::as_u64);
-        let mut old = vec![("type", json!("inner")), ("match", json!("all"))];
+        let mut old = vec![("type", json!("inner")), ("match", json!("all")), ("chain", json!(0))];
         old.extend([("bucket_width", json!(AUTO)), ("chunk", json!(AUTO))]);
         if let Some(workload) = named {
             old.extend(shape(&rate.map_or(workload, |rate| workload.with_rate(rate))));
@@ -45,6 +45,7 @@ impl Row {
         self.extend([
             ("type", json!(format!("{:?}", plan.kind).to_lowercase())),
             ("match", json!(config.form)),
+            ("chain", json!(plan.chain)),
             ("events", json!(row.events)),
             ("seed", json!(plan.seed)),
             ("api", json!(row.subject.name())),
@@ -178,9 +179,10 @@ pub(super) fn hundredths(value: f64) -> Value {
 }
 
 /// What can be swept, with headings: those that differ between rows are shown.
-pub(super) const SWEPT: [(&str, &str); 14] = [
+pub(super) const SWEPT: [(&str, &str); 15] = [
     ("type", "type"),
     ("match", "match"),
+    ("chain", "chain"),
     ("rate", "rate"),
     ("keys", "keys"),
     ("skew", "skew"),

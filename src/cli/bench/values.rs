@@ -1,10 +1,52 @@
 //! What options of measuring commands may be, read from what the user typed.
 
+use clap::ValueEnum;
+
 use crate::cli::Failure;
 use crate::runtime::CoreChoice;
 use crate::time::Bound;
 use crate::time::text::{IntervalText, TimeUnit};
 use crate::workload::Workload;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Api {
+    /// The engine: partition, lanes, shards on --cores
+    #[default]
+    Engine,
+    /// The single-threaded join, no runtime
+    Join,
+    /// The peers alone
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ConditionChoice {
+    /// All matches are pairs
+    None,
+    /// Those whose ids are both even or both odd
+    Half,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Peer {
+    /// A hash map of queues a side, event by event; on several cores a thread and a channel each
+    Naive,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum Clock {
+    #[default]
+    Wall,
+    Cpu,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    #[default]
+    Text,
+    Json,
+    Csv,
+}
 
 /// The workload of that name, for clap.
 pub(in crate::cli) fn workload(name: &str) -> Result<Workload, String> {

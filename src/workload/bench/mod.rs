@@ -11,8 +11,8 @@ use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::{
     EngineSetup, Events, Form, LayoutHints, Measured, NaiveJoin, OfflineJoin, SEED_WARM_UP,
-    SingleJoin, StepClock, Workload, Yardstick, drive, half_of_pairs, offline, run_engine,
-    run_naive, truth,
+    SingleJoin, StepClock, Workload, Yardstick, drive, half_of_pairs, offline, offline_chain,
+    run_chain, run_engine, run_naive, truth,
 };
 
 pub use error::BenchError;
@@ -76,6 +76,9 @@ pub struct BenchPlan {
     pub kind: JoinKind,
     /// Events a batch.
     pub batch: usize,
+    /// Stages behind the first one, of [`run_chain`]: 0 is the plain join. Of engines and inner
+    /// joins of all pairs only.
+    pub chain: usize,
     /// How our joins lay out their state.
     pub layout: LayoutHints,
     /// Runs of each configuration; the best counts.
@@ -162,8 +165,10 @@ impl BenchPlan {
             self.kind == JoinKind::Inner && self.form == Form::default() && !self.with_condition;
         let (measured, cores) = match *subject {
             Subject::Engine(ref setup) => {
-                let in_order = self.form.needs_order();
-                let run = run_engine(events, spec, in_order, setup, self.batch)?;
+                let run = match self.chain {
+                    0 => run_engine(events, spec, self.form.needs_order(), setup, self.batch)?,
+                    more => run_chain(events, spec, more, setup, self.batch)?,
+                };
                 return Ok(Once {
                     measured: run.measured,
                     cores: run.core_count,
@@ -194,7 +199,8 @@ impl BenchPlan {
         events: &Events,
         note: &mut dyn FnMut(&str),
     ) -> Option<Expected> {
-        let has_all_pairs = self.form == Form::default() && !self.with_condition;
+        let is_chain = self.chain > 0;
+        let has_all_pairs = self.form == Form::default() && !self.with_condition && !is_chain;
         if has_all_pairs && self.kind.emits_pairs() {
             let known = truth(&self.workload, self.seed, self.events_per_side);
             if let Some(outcome) = known {
@@ -204,7 +210,13 @@ impl BenchPlan {
         }
         self.check.then(|| {
             note("joining offline");
-            Expected { found: offline(events, spec), authority: "an offline join" }
+            let found = match self.chain {
+                0 => offline(events, spec),
+                more => {
+                    OfflineJoin { outcome: offline_chain(events, spec, more), singles: Some(0) }
+                }
+            };
+            Expected { found, authority: "an offline join" }
         })
     }
 }
@@ -282,6 +294,7 @@ mod tests {
             subjects: vec![],
             kind: JoinKind::Inner,
             batch: 256,
+            chain: 0,
             layout: LayoutHints::default(),
             repeat: 1,
             roofline: false,
