@@ -1,9 +1,9 @@
-//! `--bucket-width` and `--chunk`: how a join lays out its state.
+//! `--bucket-width`, `--chunk` and `--reserve`: how a join lays out its state.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::cli::join::parse_size;
+use crate::cli::join::{memory_bytes, parse_size, show_size};
 use crate::limits::{STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN};
 use crate::time::text::TimeSpan;
 use crate::workload::LayoutHints;
@@ -25,11 +25,19 @@ pub(super) struct LayoutArgs {
     /// where buckets were so); --window has none
     #[arg(long, value_name = "SIZE", default_value = AUTO, value_parser = chunk)]
     pub(super) chunk: ChunkSize,
+    /// Memory that each core takes and touches before the first row: state that stays within it
+    /// never waits for the system to find a page; --window has none
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = reserve)]
+    pub(super) reserve: u64,
 }
 
 impl LayoutArgs {
     pub(super) fn hints(self) -> LayoutHints {
-        LayoutHints { bucket_width: self.bucket_width.wall(), chunk_bytes: self.chunk.0 }
+        LayoutHints {
+            bucket_width: self.bucket_width.wall(),
+            chunk_bytes: self.chunk.0,
+            reserve_bytes: self.reserve,
+        }
     }
 }
 
@@ -90,6 +98,28 @@ pub(super) fn chunk(text: &str) -> Result<ChunkSize, String> {
     }
 }
 
+/// For clap, and for profiles.
+///
+/// # Errors
+/// A sentence that says what to give instead.
+pub(super) fn reserve(text: &str) -> Result<u64, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    reserve_within(text, memory_bytes() / 2 / cpus)
+}
+
+fn reserve_within(text: &str, bytes_max: u64) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    match parse_size(text).map_err(|error| error.to_string())? {
+        bytes if bytes <= bytes_max => Ok(bytes),
+        _ => Err(format!(
+            "each core would take that much; give at most {}, its part of half of the memory here",
+            show_size(bytes_max)
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +135,10 @@ mod tests {
         assert_eq!(chunk("auto"), Ok(ChunkSize(None)));
         assert_eq!(chunk("64k"), Ok(ChunkSize(Some(65_536))));
         assert_eq!(chunk("32MiB"), Ok(ChunkSize(Some(STATE_CHUNK_BYTES_MAX))));
+        assert_eq!(reserve("0"), Ok(0));
+        assert_eq!(reserve_within("64MiB", 64 << 20), Ok(64 << 20));
+        assert!(reserve_within("64MiB", (64 << 20) - 1).unwrap_err().contains("give at most"));
+        assert!(reserve_within("lots", u64::MAX).is_err());
         for wrong in ["", "0", "-1s", "5", "9999999w", "Auto"] {
             assert!(bucket_width(wrong).is_err(), "{wrong}");
         }

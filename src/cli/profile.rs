@@ -32,7 +32,7 @@ const NAMED: [(&str, &str); 3] = [
 type Check = fn(&str) -> Result<(), String>;
 
 /// What a profile may set: options by their names, and what tells good values from bad ones.
-const SETTINGS: [(&str, Check); 10] = [
+const SETTINGS: [(&str, Check); 11] = [
     ("cores", |text| text.parse::<CoreChoice>().map(drop).map_err(|error| error.to_string())),
     ("runtime", choice::<Runtime>),
     ("idle", choice::<Idle>),
@@ -45,6 +45,7 @@ const SETTINGS: [(&str, Check); 10] = [
     ("lane-batches", |text| count(text, LANE_BATCHES_MAX)),
     ("bucket-width", |text| layout::bucket_width(text).map(drop)),
     ("chunk", |text| layout::chunk(text).map(drop)),
+    ("reserve", |text| layout::reserve(text).map(drop)),
     ("max-state", |text| parse_size(text).map(drop)),
 ];
 

@@ -71,6 +71,7 @@ impl IntervalJoin {
         let layout = Layout {
             filter: Filter::new(simd).unwrap_or_else(Filter::detect),
             expires: Side::BOTH.map(waits),
+            reserve_bytes: usize::try_from(spec.reserve_bytes()).unwrap_or(usize::MAX),
             ..layout
         };
         Ok(IntervalJoin {

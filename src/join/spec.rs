@@ -88,6 +88,7 @@ pub struct JoinSpec {
     condition: Option<Condition>,
     bucket_width: Option<i64>,
     chunk_bytes: Option<u64>,
+    reserve_bytes: u64,
 }
 
 /// Collects the parts of a [`JoinSpec`].
@@ -104,6 +105,7 @@ pub struct JoinSpecBuilder {
     condition: Option<Condition>,
     bucket_width: Option<i64>,
     chunk_bytes: Option<u64>,
+    reserve_bytes: u64,
     allow_empty: bool,
 }
 
@@ -122,6 +124,7 @@ impl JoinSpec {
             condition: None,
             bucket_width: None,
             chunk_bytes: None,
+            reserve_bytes: 0,
             allow_empty: false,
         }
     }
@@ -215,6 +218,12 @@ impl JoinSpec {
     #[inline]
     pub fn chunk_bytes(&self) -> Option<u64> {
         self.chunk_bytes
+    }
+
+    /// Bytes of state that a join takes before its first row.
+    #[inline]
+    pub fn reserve_bytes(&self) -> u64 {
+        self.reserve_bytes
     }
 
     /// Whether a left and a right row of one key match by their times.
@@ -330,6 +339,17 @@ impl JoinSpecBuilder {
         self
     }
 
+    /// Memory that each join (in an engine: each core's) takes and touches when it is made, in bytes;
+    /// 0 by default. State that stays within it meets no page that the system has yet to find and
+    /// clear, which takes 0.1 to 2 ms for 2 MiB. A third is for the index and one for the rows of
+    /// each side, rounded up to 2 and 32 MiB; what is not in use does not count as state, and where
+    /// the system gives less, the rest is taken when it is needed. Rows of over eight bytes are kept
+    /// elsewhere. It never changes results. Costs about 0.1 ms a MiB, once. Window joins take none.
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
     /// Accepts an interval that holds nothing instead of refusing it: no pair comes out, rows are
     /// padded at their own ends. For comparisons with systems that accept such intervals.
     #[doc(hidden)]
@@ -385,6 +405,7 @@ impl JoinSpecBuilder {
             condition: self.condition,
             bucket_width: self.bucket_width,
             chunk_bytes: self.chunk_bytes,
+            reserve_bytes: self.reserve_bytes,
         })
     }
 

@@ -29,6 +29,8 @@ pub(crate) const CHUNK_BYTES_MAX: usize = UNIT_BYTES << PLACE_BITS;
 const CLASS_COUNT: usize = (CHUNK_BYTES_MAX / CHUNK_BYTES_MIN).ilog2() as usize + 1;
 /// Chunks from this size on are aligned to it and ask for huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// No page is smaller.
+const SMALL_PAGE_BYTES: usize = 4 << 10;
 /// Bytes that the pool may keep beyond what is in use.
 const POOL_SLACK_BYTES: usize = 8 << 20;
 
@@ -88,7 +90,11 @@ pub(crate) struct Arena {
     retired: Vec<u16>,
     in_round: Vec<u16>,
     pool: [Vec<NonNull<u8>>; CLASS_COUNT],
+    /// Blocks of [`CHUNK_BYTES_MAX`] that were taken at the start and are never given back. The
+    /// pool holds what of them is free, halved as often as need be.
+    reserve: Vec<NonNull<u8>>,
     bytes_used: usize,
+    /// Without those of the reserve.
     bytes_pooled: usize,
 }
 
@@ -112,8 +118,20 @@ impl Arena {
             retired: Vec::with_capacity(CHUNK_NUMBERS),
             in_round: Vec::with_capacity(CHUNK_NUMBERS),
             pool: [const { Vec::new() }; CLASS_COUNT],
+            reserve: Vec::new(),
             bytes_used: 0,
             bytes_pooled: 0,
+        }
+    }
+
+    /// Takes memory for `bytes` of chunks, rounded up to the largest chunk, and touches it, so that
+    /// no page of it has to be found later. Stops where the system gives no more.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        for _ in 0..bytes.div_ceil(CHUNK_BYTES_MAX) {
+            let Some(memory) = try_allocate_chunk(CHUNK_BYTES_MAX) else { return };
+            touch(memory, CHUNK_BYTES_MAX);
+            self.reserve.push(memory);
+            self.pool[CLASS_COUNT - 1].push(memory);
         }
     }
 
@@ -171,9 +189,11 @@ impl Arena {
         let bytes = bytes.clamp(self.chunk_bytes_min, CHUNK_BYTES_MAX).next_power_of_two();
         let class = (bytes / CHUNK_BYTES_MIN).ilog2() as usize;
         let number = self.free_numbers.pop_front()?;
-        let memory = match self.pool[class].pop() {
+        let memory = match self.pool[class].pop().or_else(|| self.halve(class)) {
             Some(memory) => {
-                self.bytes_pooled -= bytes;
+                if !self.is_reserved(memory) {
+                    self.bytes_pooled -= bytes;
+                }
                 memory
             }
             None => allocate_chunk(bytes),
@@ -195,10 +215,11 @@ impl Arena {
         self.retired.push(chunk.number);
         let bytes = chunk.bytes();
         self.bytes_used -= bytes;
-        if self.bytes_pooled + bytes > self.bytes_used + POOL_SLACK_BYTES {
+        let is_reserved = self.is_reserved(chunk.memory);
+        if !is_reserved && self.bytes_pooled + bytes > self.bytes_used + POOL_SLACK_BYTES {
             free_chunk(chunk.memory, bytes);
         } else {
-            self.bytes_pooled += bytes;
+            self.bytes_pooled += if is_reserved { 0 } else { bytes };
             self.pool[usize::from(chunk.class)].push(chunk.memory);
         }
         u64::from(self.rows[number])
@@ -208,13 +229,34 @@ impl Arena {
     pub(crate) fn trim(&mut self, keep_bytes: usize) {
         for class in (0..CLASS_COUNT).rev() {
             while self.bytes_pooled > keep_bytes
-                && let Some(memory) = self.pool[class].pop()
+                && let Some(at) = self.pool[class].iter().rposition(|&it| !self.is_reserved(it))
             {
+                let memory = self.pool[class].swap_remove(at);
                 let bytes = CHUNK_BYTES_MIN << class;
                 self.bytes_pooled -= bytes;
                 free_chunk(memory, bytes);
             }
         }
+    }
+
+    #[inline]
+    fn is_reserved(&self, memory: NonNull<u8>) -> bool {
+        lies_in(&self.reserve, memory)
+    }
+
+    /// A chunk of `class`, of a larger one in the reserve; the other halves go to the pool.
+    #[cold]
+    fn halve(&mut self, class: usize) -> Option<NonNull<u8>> {
+        let (larger, at) = (class + 1..CLASS_COUNT).find_map(|larger| {
+            let at = self.pool[larger].iter().rposition(|&it| self.is_reserved(it))?;
+            Some((larger, at))
+        })?;
+        let memory = self.pool[larger].swap_remove(at);
+        for half in class..larger {
+            // SAFETY: `memory` is the start of a chunk of twice this size at least.
+            self.pool[half].push(unsafe { memory.add(CHUNK_BYTES_MIN << half) });
+        }
+        Some(memory)
     }
 
     /// Renumbers the bucket of a live chunk, when buckets are made wider.
@@ -237,10 +279,13 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for (class, pool) in self.pool.iter_mut().enumerate() {
-            for memory in pool.drain(..) {
+            let reserve = &self.reserve;
+            for memory in pool.drain(..).filter(|&it| !lies_in(reserve, it)) {
                 free_chunk(memory, CHUNK_BYTES_MIN << class);
             }
         }
+        // All chunks have been given back: buckets go before their arena.
+        self.reserve.drain(..).for_each(|memory| free_chunk(memory, CHUNK_BYTES_MAX));
     }
 }
 
@@ -250,15 +295,33 @@ fn chunk_layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, align).unwrap_or(Layout::new::<[u8; CHUNK_BYTES_MIN]>())
 }
 
+/// Whether memory is part of one of the reserve's blocks.
+fn lies_in(reserve: &[NonNull<u8>], memory: NonNull<u8>) -> bool {
+    let address = memory.addr().get();
+    let starts_before = |block: &&NonNull<u8>| block.addr().get() <= address;
+    reserve.iter().filter(starts_before).any(|block| address - block.addr().get() < CHUNK_BYTES_MAX)
+}
+
 fn allocate_chunk(bytes: usize) -> NonNull<u8> {
-    let layout = chunk_layout(bytes);
+    try_allocate_chunk(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(chunk_layout(bytes)))
+}
+
+fn try_allocate_chunk(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: the layout's size is not zero.
-    let memory = unsafe { alloc(layout) };
-    let Some(memory) = NonNull::new(memory) else { std::alloc::handle_alloc_error(layout) };
+    let memory = NonNull::new(unsafe { alloc(chunk_layout(bytes)) })?;
     if bytes >= HUGE_PAGE_BYTES {
         advise_huge_pages(memory.as_ptr(), bytes);
     }
-    memory
+    Some(memory)
+}
+
+/// Writes to every page of fresh memory, so that the system has to find it now.
+pub(super) fn touch(memory: NonNull<u8>, bytes: usize) {
+    for offset in (0..bytes).step_by(SMALL_PAGE_BYTES) {
+        // SAFETY: within the memory, which is ours and of which nothing is read yet. Volatile, as
+        // memory that is not read need not be written otherwise.
+        unsafe { memory.add(offset).write_volatile(0) };
+    }
 }
 
 fn free_chunk(memory: NonNull<u8>, bytes: usize) {
@@ -276,4 +339,50 @@ pub(crate) fn advise_huge_pages(address: *mut u8, bytes: usize) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (address, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(chunk: &Chunk, byte: u8) {
+        // SAFETY: the chunk's memory is its own.
+        unsafe { chunk.start().write_bytes(byte, chunk.bytes()) };
+    }
+
+    fn holds_only(chunk: &Chunk, byte: u8) -> bool {
+        // SAFETY: `fill` wrote all of it.
+        let bytes = unsafe { std::slice::from_raw_parts(chunk.start(), chunk.bytes()) };
+        bytes.iter().all(|&it| it == byte)
+    }
+
+    #[test]
+    fn chunks_come_from_the_reserve_until_it_is_used_up_and_go_back_to_it() {
+        let mut arena = Arena::new(CHUNK_BYTES_MIN);
+        arena.reserve(1);
+        assert_eq!((arena.bytes(), arena.bytes_pooled()), (0, 0));
+        let sizes = [CHUNK_BYTES_MIN, 2 << 20, 4 << 10, CHUNK_BYTES_MAX / 2, CHUNK_BYTES_MIN];
+        let of_reserve: Vec<Chunk> =
+            sizes.iter().map(|&bytes| arena.take(bytes, 0).unwrap()).collect();
+        let beyond = arena.take(CHUNK_BYTES_MAX / 2, 0).unwrap();
+        assert!(of_reserve.iter().all(|chunk| arena.is_reserved(chunk.memory)));
+        assert!(!arena.is_reserved(beyond.memory));
+        let used = sizes.iter().sum::<usize>() + CHUNK_BYTES_MAX / 2;
+        assert_eq!((arena.bytes(), arena.bytes_pooled()), (used, 0));
+        for (chunk, byte) in of_reserve.iter().chain([&beyond]).zip(1..) {
+            assert_eq!(chunk.start() as usize % chunk.bytes().min(HUGE_PAGE_BYTES), 0);
+            fill(chunk, byte);
+        }
+        for (chunk, byte) in of_reserve.iter().chain([&beyond]).zip(1..) {
+            assert!(holds_only(chunk, byte), "chunks overlap");
+        }
+        of_reserve.iter().chain([&beyond]).for_each(|chunk| {
+            arena.give_back(chunk);
+        });
+        arena.trim(0);
+        assert_eq!(arena.bytes(), 0, "the reserve stays, and is no state");
+        let again = arena.take(2 << 20, 1).unwrap();
+        assert!(arena.is_reserved(again.memory));
+        arena.give_back(&again);
+    }
 }

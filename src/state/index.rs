@@ -25,11 +25,11 @@
 
 use std::ptr::NonNull;
 
-use super::arena::Handle;
+use super::arena::{Handle, touch};
 use super::run::prefetch;
 use super::table::{
     Arenas, Entry, LINE_KEYS, Line, OVERFLOW_MAX, SEGMENT_BYTES, SEGMENT_LINES, Table, Taken,
-    free_segment,
+    free_segment, try_allocate_segment,
 };
 
 /// Lines of a new table: 32 KiB, so that many shards without rows fit a small bound on state.
@@ -65,6 +65,8 @@ pub(super) struct Index {
     /// Homes of the old table under this one have moved; 1 when the index does not grow.
     moved: usize,
     spares: Vec<NonNull<Line>>,
+    /// So many spares were taken at the start and wait for a larger table.
+    reserved: usize,
     /// Inserts since the load was judged last, and how many live entries their home lines had.
     sampled: u32,
     sampled_live: u32,
@@ -88,6 +90,7 @@ impl Index {
             old: Table { segments: Vec::new(), line_count: 0 },
             moved: 1,
             spares,
+            reserved: 0,
             sampled: 0,
             sampled_live: 0,
             samples_judged: samples_judged(LINES_MIN),
@@ -96,12 +99,25 @@ impl Index {
         }
     }
 
-    /// Bytes of the lines in use, and of segments that wait for use.
+    /// Takes segments for `bytes` of lines and touches them; stops where the system gives no more.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        for _ in 0..bytes.div_ceil(SEGMENT_BYTES) {
+            let Some(segment) = try_allocate_segment() else { return };
+            // All zeros, which they stay.
+            touch(segment.cast(), SEGMENT_BYTES);
+            self.spares.push(segment);
+            self.reserved += 1;
+        }
+    }
+
+    /// Bytes of the lines in use, and of segments that wait for use, but for the reserve.
     pub(super) fn bytes(&self) -> usize {
         let in_use = |table: &Table| {
             (table.segments.len() * SEGMENT_BYTES).min((table.line_count + OVERFLOW_MAX) * 64)
         };
-        in_use(&self.table) + in_use(&self.old) + self.spares.len() * SEGMENT_BYTES
+        in_use(&self.table)
+            + in_use(&self.old)
+            + self.spares.len().saturating_sub(self.reserved) * SEGMENT_BYTES
     }
 
     /// Changes whenever entries are moved: homes and entries found before are invalid then.

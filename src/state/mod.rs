@@ -82,6 +82,8 @@ pub struct Layout {
     pub expiry_shift: u32,
     /// The smallest piece of memory that a bucket takes; rounded up to a power of two.
     pub chunk_bytes_min: usize,
+    /// Memory that is taken and touched before the first row.
+    pub reserve_bytes: usize,
     /// The filter for long runs.
     pub filter: Filter,
     /// By [`Side::index`]: whether rows of the side come out when they are freed unmatched.
@@ -109,6 +111,7 @@ impl Layout {
             is_width_given: false,
             expiry_shift: shift_for(16),
             chunk_bytes_min: CHUNK_BYTES_MIN,
+            reserve_bytes: 0,
             filter: Filter::detect(),
             expires: [false; 2],
         }
@@ -156,13 +159,25 @@ pub struct State {
     scratch: Option<Scratch>,
 }
 
+/// The index, and the rows of either side.
+const RESERVE_SHARES: usize = 3;
+
 impl State {
     /// Empty state.
     pub fn new(layout: Layout) -> State {
         let expiry = |expires: bool| expires.then(|| Expiry::new(layout.expiry_shift));
+        let mut index = Index::new();
+        let mut arenas = [layout, layout].map(|layout| Arena::new(layout.chunk_bytes_min));
+        // Where each key has one row, a table that grows beside the one it grows out of takes as
+        // much as the rows of a side; where a key has more, what is left of it is not missed.
+        let share = layout.reserve_bytes.div_ceil(RESERVE_SHARES);
+        if share > 0 {
+            index.reserve(share);
+            arenas.iter_mut().for_each(|arena| arena.reserve(share));
+        }
         State {
-            index: Index::new(),
-            arenas: [layout, layout].map(|layout| Arena::new(layout.chunk_bytes_min)),
+            index,
+            arenas,
             rings: [layout, layout]
                 .map(|layout| Ring::new(layout.bucket_shift).thin_up_to(layout.thin_shift)),
             directories: Default::default(),

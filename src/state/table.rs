@@ -177,7 +177,8 @@ impl Table {
     #[inline(never)]
     fn extend(&mut self, number: usize, spares: &mut Vec<NonNull<Line>>) {
         while self.segments.len() * SEGMENT_LINES <= number + OVERFLOW_MAX {
-            self.segments.push(spares.pop().unwrap_or_else(allocate_segment));
+            let segment = spares.pop().or_else(try_allocate_segment);
+            self.segments.push(segment.unwrap_or_else(|| handle_alloc_error(segment_layout())));
         }
     }
 
@@ -272,13 +273,11 @@ fn segment_layout() -> Layout {
         .unwrap_or(Layout::new::<[Line; SEGMENT_LINES]>())
 }
 
-fn allocate_segment() -> NonNull<Line> {
-    let layout = segment_layout();
+pub(super) fn try_allocate_segment() -> Option<NonNull<Line>> {
     // SAFETY: the layout's size is not zero; all zeros is an empty line.
-    let memory = unsafe { alloc_zeroed(layout) };
-    let Some(segment) = NonNull::new(memory.cast::<Line>()) else { handle_alloc_error(layout) };
-    advise_huge_pages(memory, SEGMENT_BYTES);
-    segment
+    let memory = NonNull::new(unsafe { alloc_zeroed(segment_layout()) })?;
+    advise_huge_pages(memory.as_ptr(), SEGMENT_BYTES);
+    Some(memory.cast())
 }
 
 pub(super) fn free_segment(segment: NonNull<Line>) {

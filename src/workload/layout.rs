@@ -11,6 +11,8 @@ pub struct LayoutHints {
     pub bucket_width: Option<Duration>,
     /// Bytes of the smallest chunk; see [`JoinSpecBuilder::chunk_bytes`].
     pub chunk_bytes: Option<u64>,
+    /// Bytes that each core takes before the first row; see [`JoinSpecBuilder::reserve_bytes`].
+    pub reserve_bytes: u64,
 }
 
 impl LayoutHints {
@@ -24,6 +26,7 @@ impl LayoutHints {
                 spec.bucket_width(i64::try_from(ticks).unwrap_or(i64::MAX).max(1))
             }
         };
+        let spec = spec.reserve_bytes(self.reserve_bytes);
         match self.chunk_bytes {
             Some(bytes) => spec.chunk_bytes(bytes),
             None => spec,
@@ -42,10 +45,14 @@ mod tests {
     fn a_width_is_turned_into_ticks() {
         let workload = Workload::by_name("w2").expect("there is one");
         let width = |width, ticks_per_ms| {
-            let hints = LayoutHints { bucket_width: Some(width), chunk_bytes: Some(4096) };
+            let hints = LayoutHints {
+                bucket_width: Some(width),
+                chunk_bytes: Some(4096),
+                reserve_bytes: 1,
+            };
             let spec = hints.add_to(workload.spec(JoinKind::Inner), ticks_per_ms);
             let spec = spec.build(&Limits::UNBOUNDED).expect("a good spec");
-            assert_eq!(spec.chunk_bytes(), Some(4096));
+            assert_eq!((spec.chunk_bytes(), spec.reserve_bytes()), (Some(4096), 1));
             spec.bucket_width()
         };
         assert_eq!(width(Duration::from_millis(1_500), 1), Some(1_500));

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use crate::cli::Failure;
 use crate::cli::choices::{Idle, Kind, Match, Runtime, SimdChoice};
 use crate::cli::join::{AsofChoice, WindowText};
-use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk};
+use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk, reserve};
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, event_rate, keys, skew};
 use crate::join::{JoinKind, MatchChoice};
@@ -108,6 +108,10 @@ pub struct Args {
         value_parser = chunk
     )]
     chunk: Vec<ChunkSize>,
+    /// Memory that each core's join takes and touches before the first event, so that no step waits
+    /// for the system to find a page
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = reserve)]
+    reserve: u64,
     /// The instructions that compare times; auto: the widest of this machine
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "auto")]
     simd: Vec<SimdChoice>,
@@ -239,6 +243,7 @@ impl Args {
                         layout: LayoutHints {
                             bucket_width: run.bucket_width.wall(),
                             chunk_bytes: run.chunk.0,
+                            reserve_bytes: self.reserve,
                         },
                         repeat: self.repeat,
                         roofline: self.roofline,

@@ -14,7 +14,7 @@ pub(super) struct Baseline {
 }
 
 /// Rows that agree in these are of the same configuration.
-const IDENTITY: [&str; 18] = [
+const IDENTITY: [&str; 19] = [
     "workload",
     "rate",
     "keys",
@@ -33,6 +33,7 @@ const IDENTITY: [&str; 18] = [
     "batch",
     "bucket_width",
     "chunk",
+    "reserve",
 ];
 
 /// Of fewer repeats nobody knows how far they would lie apart.

@@ -27,7 +27,7 @@ impl Row {
         let named = fields.get("workload").and_then(Value::as_str).and_then(Workload::by_name);
         let rate = fields.get("rate").and_then(Value::as_u64);
         let mut old = vec![("type", json!("inner")), ("match", json!("all")), ("chain", json!(0))];
-        old.extend([("bucket_width", json!(AUTO)), ("chunk", json!(AUTO))]);
+        old.extend([("bucket_width", json!(AUTO)), ("chunk", json!(AUTO)), ("reserve", json!(0))]);
         if let Some(workload) = named {
             old.extend(shape(&rate.map_or(workload, |rate| workload.with_rate(rate))));
         }
@@ -55,6 +55,7 @@ impl Row {
             ("batch", json!(plan.batch)),
             ("bucket_width", json!(config.bucket_width.to_string())),
             ("chunk", plan.layout.chunk_bytes.map_or(json!(AUTO), |bytes| json!(bytes))),
+            ("reserve", json!(plan.layout.reserve_bytes)),
             ("repeat", json!(row.repeat)),
             ("stopped", json!(row.repeat < plan.repeat)),
         ]);

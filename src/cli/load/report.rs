@@ -96,6 +96,7 @@ impl Row {
             "lane_batches": plan.lane_batches,
             "bucket_width_ns": plan.layout.bucket_width.map(|width| width.as_nanos() as u64),
             "chunk_bytes": plan.layout.chunk_bytes,
+            "reserve_bytes": plan.layout.reserve_bytes,
         });
         for (name, value) in shape_json(&plan.workload) {
             object[name] = value;
