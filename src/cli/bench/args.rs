@@ -448,7 +448,7 @@ impl Args {
         }
         if plan.chain > 0 && !(is_plain && self.peer.is_empty() && self.api == Api::Engine) {
             return Err(Failure::usage(
-                "--chain: chains are the engine's, here of inner joins of all pairs in an interval; \
+                "--chain: the engine has chains, here of inner joins of all pairs in an interval; \
                  leave it out, or --api, --peer, --type, --match, --asof, --window, --condition",
             ));
         }
