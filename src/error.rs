@@ -47,6 +47,13 @@ pub enum PushError {
         /// The bound.
         bytes_max: u64,
     },
+    /// As [`StateFull`](Self::StateFull), by the bound on rows.
+    RowsFull {
+        /// Rows in state.
+        rows: u64,
+        /// The bound.
+        rows_max: u64,
+    },
     /// The source has ended: it can take no more events.
     Ended,
     /// The engine has stopped; the report says why.
@@ -79,6 +86,11 @@ impl fmt::Display for PushError {
                 "buffered state has {bytes} of {bytes_max} bytes, and no watermark lets any of it \
                  go; push again when a source has promised more, or raise the bound"
             ),
+            PushError::RowsFull { rows, rows_max } => write!(
+                f,
+                "buffered state has {rows} of {rows_max} rows, and no watermark lets any of them \
+                 go; push again when a source has promised more, or raise the bound"
+            ),
             PushError::Ended => write!(f, "the source has ended and takes no more events"),
             PushError::Stopped => write!(f, "the engine has stopped; its report says why"),
         }
@@ -103,6 +115,8 @@ pub enum SpecError {
     NegativeTolerance(i64),
     /// The windows are none, or go with another operator or late policy; the text says which.
     Window(&'static str),
+    /// What is to become of rows when state is full goes with interval joins of all matches.
+    Overflow,
     /// The width of state's time buckets, in ticks, is under 1.
     BucketWidth(i64),
     /// The smallest chunk of state is not within
@@ -134,6 +148,11 @@ impl fmt::Display for SpecError {
                 write!(f, "the tolerance is {ticks} ticks; it must be 0 or more")
             }
             SpecError::Window(problem) => f.write_str(problem),
+            SpecError::Overflow => write!(
+                f,
+                "rows are given up when state is full in interval joins of all matches only; let \
+                 sources wait, or raise the bound"
+            ),
             SpecError::BucketWidth(ticks) => {
                 write!(f, "a bucket's width is {ticks} ticks; it must be 1 or more")
             }
@@ -206,6 +225,13 @@ pub enum JoinError {
         /// The bound.
         bytes_max: u64,
     },
+    /// The same by the bound on rows.
+    RowsFull {
+        /// Rows in state, with those that should have come to it.
+        rows: u64,
+        /// The bound.
+        rows_max: u64,
+    },
     /// State holds as much as it can name, whatever the bound.
     Exhausted {
         /// Bytes in use.
@@ -231,6 +257,11 @@ impl fmt::Display for JoinError {
             JoinError::StateFull { bytes, bytes_max } => write!(
                 f,
                 "buffered state needs {bytes} bytes and {bytes_max} are allowed; raise the bound, \
+                 narrow the interval, or see which watermark stands still"
+            ),
+            JoinError::RowsFull { rows, rows_max } => write!(
+                f,
+                "buffered state needs {rows} rows and {rows_max} are allowed; raise the bound, \
                  narrow the interval, or see which watermark stands still"
             ),
             JoinError::Exhausted { bytes } => write!(

@@ -105,11 +105,37 @@ pub struct Limits {
     /// Bytes of buffered state over all shards: index, arenas and pools as allocated. Reaching it
     /// gives backpressure or an error, never an out-of-memory kill.
     pub state_bytes_max: Option<u64>,
+    /// Rows in buffered state over all shards, of both sides, those counted that are freed and
+    /// whose bucket is not. Reaching it does what reaching the bound on bytes does; what is under
+    /// way, a batch a core, may come on top.
+    pub state_rows_max: Option<u64>,
+    /// What becomes of rows when a bound comes near.
+    pub overflow: Overflow,
+}
+
+/// What becomes of rows when state comes near its bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// They stay. Whoever pushes waits or is refused, and a join that needs more fails.
+    #[default]
+    Refuse,
+    /// The oldest are given up, a time bucket at a time: those whose end is the next, of either
+    /// side. They match nothing any more, and do not come out as unmatched either, because nobody
+    /// knows whether they would have been matched: they are counted
+    /// ([`SideCounters::shed`](crate::join::SideCounters::shed)). Events of times that were shed
+    /// are joined as ever with what there is. For interval joins of all matches.
+    Shed,
 }
 
 impl Limits {
-    /// No bound on state. An interval without an end is refused under these limits.
-    pub const UNBOUNDED: Limits = Limits { state_bytes_max: None };
+    /// No bounds on state. An interval without an end is refused under these limits.
+    pub const UNBOUNDED: Limits =
+        Limits { state_bytes_max: None, state_rows_max: None, overflow: Overflow::Refuse };
+
+    /// Whether state has a bound of some kind.
+    pub fn bound_state(&self) -> bool {
+        self.state_bytes_max.is_some() || self.state_rows_max.is_some()
+    }
 }
 
 impl Default for Limits {

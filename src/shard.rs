@@ -74,6 +74,13 @@ pub trait Operator {
     fn trim(&mut self, keep_bytes: u64) {
         let _ = keep_bytes;
     }
+
+    /// Gives rows up until about so many bytes hold rows and so many rows are left, under
+    /// [`Overflow::Shed`](crate::limits::Overflow::Shed). An operator that cannot refuses to be
+    /// made under it; without this the engine fails at its bound.
+    fn shed(&mut self, bytes_max: u64, rows_max: u64) {
+        let _ = (bytes_max, rows_max);
+    }
 }
 
 /// How a step went.
@@ -448,6 +455,10 @@ impl Operator for IntervalJoin {
 
     fn trim(&mut self, keep_bytes: u64) {
         IntervalJoin::trim(self, keep_bytes);
+    }
+
+    fn shed(&mut self, bytes_max: u64, rows_max: u64) {
+        IntervalJoin::shed(self, bytes_max, rows_max);
     }
 }
 

@@ -75,7 +75,7 @@ fn wide_buckets_keep_rows_and_large_chunks_take_memory() {
 #[test]
 fn what_cannot_be_is_refused_with_what_can() {
     let spec = || JoinSpec::between(Bound::Closed(0), Bound::Closed(10));
-    let bounded = |bytes| Limits { state_bytes_max: Some(bytes) };
+    let bounded = |bytes| Limits { state_bytes_max: Some(bytes), ..Limits::UNBOUNDED };
     for ticks in [0, -1, i64::MIN] {
         let error = spec().bucket_width(ticks).build(&Limits::UNBOUNDED).unwrap_err();
         assert_eq!(error, SpecError::BucketWidth(ticks));

@@ -15,7 +15,7 @@ use crate::exchange::{
     Watermarks, mesh,
 };
 use crate::join::{IntervalJoin, Sink};
-use crate::limits::Limits;
+use crate::limits::{Limits, Overflow};
 use crate::runtime::{Control, Topology, start};
 use crate::shard::{Operator, Shard, ShardHandle};
 use crate::state::Simd;
@@ -102,7 +102,9 @@ impl Assembly {
         let pace = Pace {
             max_drift: settings.max_drift,
             state_bytes_max: settings.limits.state_bytes_max,
+            state_rows_max: settings.limits.state_rows_max,
             waits_when_full: !settings.fail_when_full,
+            makes_room: settings.limits.overflow != Overflow::Refuse,
         };
         let pacer = Pacer::of_stages(&tables, &bells, pace);
         let common = Common { settings: &settings, bells: &bells, pacer: &pacer };

@@ -90,7 +90,7 @@ impl Source {
     ///
     /// # Errors
     /// [`PushError`] when the event is refused or the engine has stopped. After
-    /// [`PushError::StateFull`] the event may be pushed again.
+    /// [`PushError::StateFull`] and [`PushError::RowsFull`] the event may be pushed again.
     pub fn push(&mut self, key: Key<'_>, ts: i64, row: &[u8]) -> Result<(), PushError> {
         let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
         self.with_room(event_bytes(key, row), |intake| {
@@ -245,6 +245,7 @@ impl Source {
             Room::Free => Ok(intake.producer.grant_bytes()),
             Room::Soon => Err(PushError::Backpressure),
             Room::None { bytes, bytes_max } => Err(PushError::StateFull { bytes, bytes_max }),
+            Room::NoRows { rows, rows_max } => Err(PushError::RowsFull { rows, rows_max }),
         }
     }
 }

@@ -37,8 +37,12 @@ pub struct Pace {
     pub max_drift: Option<i64>,
     /// Bytes of state of all shards together.
     pub state_bytes_max: Option<u64>,
+    /// Rows in the state of all shards together.
+    pub state_rows_max: Option<u64>,
     /// Whether sources wait when state nears its bound.
     pub waits_when_full: bool,
+    /// Whether the shards make room when state nears its bound, so that sources need not wait.
+    pub makes_room: bool,
 }
 
 /// What producers, shards and feeds know of each other's progress. Clones share it.
@@ -101,6 +105,9 @@ const CHUNK_EVENTS_MIN: usize = 32;
 /// Below this bound an event of a chunk, chunks are smaller.
 const STATE_BYTES_PER_CHUNK_EVENT: u64 = 32 << 10;
 
+/// The same of a bound on rows.
+const STATE_ROWS_PER_CHUNK_EVENT: u64 = 16;
+
 /// What a byte in flight becomes in state, index and room to grow included: 2 to 3 where data is
 /// dense, more where a bucket has few rows.
 const STATE_PER_FLIGHT: i64 = 6;
@@ -122,8 +129,8 @@ impl Pacer {
         let shard_count = bells.len() * tables.len();
         let by_shards = IN_FLIGHT_BYTES_BASE + IN_FLIGHT_BYTES_PER_SHARD * shard_count;
         let by_shards = i64::try_from(by_shards).unwrap_or(i64::MAX);
-        let by_state = pace.state_bytes_max.filter(|_| pace.waits_when_full);
-        let by_state = by_state.map_or(i64::MAX, |bytes| signed(bytes) / IN_FLIGHT_STATE_SHARE);
+        let is_held = pace.waits_when_full || pace.makes_room;
+        let by_state = if is_held { in_flight_by_state(pace) } else { i64::MAX };
         let start = || CachePadded::new(AtomicI64::new(WATERMARK_START));
         Pacer(Arc::new(Shared {
             pace,
@@ -190,13 +197,23 @@ impl Pacer {
         self.0.pace.state_bytes_max
     }
 
+    /// Whether the shards make room themselves when state nears its bound.
+    pub fn makes_room(&self) -> bool {
+        self.0.pace.makes_room
+    }
+
+    /// Rows in the state of all shards together that may not be exceeded.
+    pub fn state_rows_max(&self) -> Option<u64> {
+        self.0.pace.state_rows_max
+    }
+
     /// How many events a source should push at a time: fewer the less room there is in state, as
     /// nothing is freed before all of them are joined.
     pub fn chunk_events_max(&self) -> usize {
-        let Some(bytes_max) = self.0.pace.state_bytes_max.filter(|_| self.0.pace.waits_when_full)
-        else {
+        let Pace { state_bytes_max, state_rows_max, waits_when_full, makes_room, .. } = self.0.pace;
+        if !waits_when_full && !makes_room {
             return CHUNK_EVENTS_MAX;
-        };
+        }
         let events_max = if !self.is_over(PRESSED_EIGHTHS, 0) {
             CHUNK_EVENTS_MAX
         } else if !self.is_over(PRESSED_EIGHTHS + 1, 0) {
@@ -204,8 +221,10 @@ impl Pacer {
         } else {
             CHUNK_EVENTS_MIN
         };
-        let by_bound = usize::try_from(bytes_max / STATE_BYTES_PER_CHUNK_EVENT);
-        events_max.min(by_bound.unwrap_or(usize::MAX)).max(CHUNK_EVENTS_MIN)
+        let by_bytes = state_bytes_max.map_or(u64::MAX, |most| most / STATE_BYTES_PER_CHUNK_EVENT);
+        let by_rows = state_rows_max.map_or(u64::MAX, |most| most / STATE_ROWS_PER_CHUNK_EVENT);
+        let by_bound = usize::try_from(by_bytes.min(by_rows)).unwrap_or(usize::MAX);
+        events_max.min(by_bound).max(CHUNK_EVENTS_MIN)
     }
 
     /// Shards that share state's bound.
@@ -266,13 +285,18 @@ impl Pacer {
         changed(bytes, bytes_peak, change).max(0) as u64
     }
 
-    /// A shard's state changed by so many rows.
-    pub(crate) fn change_rows(&self, shard: usize, change: i64) {
+    /// A shard's state changed by so many rows; returns those of all shards.
+    pub(crate) fn change_rows(&self, shard: usize, change: i64) -> u64 {
         if let Some(StateSize { rows, rows_peak, .. }) = self.stage_of(shard) {
             changed(rows, rows_peak, change);
         }
         let StateSize { rows, rows_peak, .. } = &*self.0.state;
-        changed(rows, rows_peak, change);
+        changed(rows, rows_peak, change).max(0) as u64
+    }
+
+    /// Rows in the state of all shards.
+    pub(crate) fn state_rows(&self) -> u64 {
+        self.0.state.rows.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// What is counted of a shard's stage by itself.
@@ -300,7 +324,8 @@ impl Pacer {
     /// Whether state, with what is on its way to it, is over so many eighths of its bound.
     /// Only where sources are to wait for it.
     fn is_over(&self, eighths: i64, in_flight: i64) -> bool {
-        self.0.pace.waits_when_full && self.nears(eighths, in_flight)
+        let nears = || self.nears(eighths, in_flight) || self.nears_in_rows(eighths, in_flight);
+        self.0.pace.waits_when_full && !self.0.pace.makes_room && nears()
     }
 
     fn nears(&self, eighths: i64, in_flight: i64) -> bool {
@@ -310,6 +335,17 @@ impl Pacer {
         let bytes = state.bytes.load(Ordering::Relaxed);
         let expected = bytes.saturating_add(in_flight.saturating_mul(STATE_PER_FLIGHT));
         expected >= signed(bytes_max) / 8 * eighths
+    }
+
+    fn nears_in_rows(&self, eighths: i64, in_flight: i64) -> bool {
+        let Shared { pace, state, .. } = &*self.0;
+        let Some(rows_max) = pace.state_rows_max else { return false };
+        // Relaxed: advice, as all of this type.
+        let rows = state.rows.load(Ordering::Relaxed);
+        // At the most so many rows are under way.
+        let expected = rows.saturating_add(in_flight / EVENT_BYTES as i64);
+        // In wide arithmetic: a small bound has no eighths.
+        i128::from(expected) * 8 >= i128::from(rows_max) * i128::from(eighths)
     }
 
     /// The smallest watermark of any source; see [`Watermarks::slowest`].
@@ -330,6 +366,14 @@ impl Pacer {
     fn freed_to(&self) -> i64 {
         freed_to(&self.0.freed)
     }
+}
+
+/// The most weight that bounds on state let be in flight.
+fn in_flight_by_state(pace: Pace) -> i64 {
+    let share = |most: u64| signed(most) / IN_FLIGHT_STATE_SHARE;
+    let by_bytes = pace.state_bytes_max.map_or(i64::MAX, share);
+    let by_rows = pace.state_rows_max.map_or(i64::MAX, share);
+    by_bytes.min(by_rows.saturating_mul(EVENT_BYTES as i64))
 }
 
 fn freed_to(shards: &[CachePadded<AtomicI64>]) -> i64 {

@@ -55,7 +55,7 @@ impl AnyJoin {
     /// [`IntervalJoin::with_simd`], the best there is by default.
     ///
     /// # Errors
-    /// None today: there is an operator for every spec.
+    /// [`SpecError::Overflow`] when rows are to be given up and the operator cannot.
     pub fn new(
         spec: JoinSpec,
         hasher: KeyHasher,
@@ -108,6 +108,14 @@ impl AnyJoin {
     /// As [`IntervalJoin::trim`].
     pub fn trim(&mut self, keep_bytes: u64) {
         on_operator!(self, join => join.trim(keep_bytes));
+    }
+
+    /// As [`IntervalJoin::shed`]; rows of windows stay.
+    pub fn shed(&mut self, bytes_max: u64, rows_max: u64) {
+        match self {
+            AnyJoin::Interval(join) => join.shed(bytes_max, rows_max),
+            AnyJoin::Window(_) => {}
+        }
     }
 
     /// Bytes of state.

@@ -1,7 +1,8 @@
 //! What a join counts. The sums that must hold are in [`Counters::check`].
 
 use crate::error::JoinError;
-use crate::event::Side;
+use crate::event::{EventBatch, Side};
+use crate::limits::Limits;
 
 /// Counts of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +23,13 @@ pub struct SideCounters {
     pub singles: u64,
     /// Rows that were put into state.
     pub stored: u64,
-    /// Rows that were freed from state.
+    /// Rows that watermarks, or the end of input, have freed from state.
     pub freed: u64,
+    /// Rows that were given up to keep state within its bound, under
+    /// [`Overflow::Shed`](crate::limits::Overflow::Shed).
+    pub shed: u64,
+    /// Of these, the ones that had no match by then.
+    pub shed_unmatched: u64,
 }
 
 impl SideCounters {
@@ -34,7 +40,7 @@ impl SideCounters {
 
     /// Rows in state now.
     pub fn buffered(&self) -> u64 {
-        self.stored - self.freed
+        self.stored - self.freed - self.shed
     }
 
     /// Adds another shard's counts.
@@ -48,7 +54,24 @@ impl SideCounters {
         self.singles += other.singles;
         self.stored += other.stored;
         self.freed += other.freed;
+        self.shed += other.shed;
+        self.shed_unmatched += other.shed_unmatched;
     }
+}
+
+/// Whether the bound on rows leaves room for a batch.
+///
+/// # Errors
+/// [`JoinError::RowsFull`] when it does not.
+#[inline]
+pub(super) fn check_rows(
+    limits: &Limits,
+    counters: &Counters,
+    batch: &EventBatch,
+) -> Result<(), JoinError> {
+    let Some(rows_max) = limits.state_rows_max else { return Ok(()) };
+    let rows = counters.buffered() + batch.len() as u64;
+    if rows > rows_max { Err(JoinError::RowsFull { rows, rows_max }) } else { Ok(()) }
 }
 
 /// Counts of a join: plain numbers on the core that counts, copied out on request.
@@ -64,6 +87,11 @@ impl Counters {
     /// The counts of one side.
     pub fn side(&self, side: Side) -> &SideCounters {
         &self.sides[side.index()]
+    }
+
+    /// Rows of both sides in state now.
+    pub fn buffered(&self) -> u64 {
+        self.sides.iter().map(SideCounters::buffered).sum()
     }
 
     /// Adds another shard's counts.
@@ -87,7 +115,7 @@ impl Counters {
                     counts.rows, counts.on_time, counts.late, counts.null_key
                 )));
             }
-            if counts.matched > counts.on_time || counts.freed > counts.stored {
+            if counts.matched > counts.on_time || counts.freed + counts.shed > counts.stored {
                 return Err(JoinError::Unbalanced(format!("{name}: {counts:?}")));
             }
         }

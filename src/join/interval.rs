@@ -6,10 +6,11 @@ use choosing::Choosing;
 
 use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
+use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
 use crate::join::visit::{ConditionVisit, IntPairs, PairVisit};
 use crate::join::{Counters, Emit, JoinSpec};
-use crate::limits::{BATCH_EVENTS_MAX, Limits};
+use crate::limits::{BATCH_EVENTS_MAX, Limits, Overflow};
 use crate::state::{BatchStats, Class, Filter, Layout, Probe, Simd, State, StateFull, Visit};
 use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
 
@@ -39,7 +40,8 @@ impl IntervalJoin {
     /// An operator with empty state. `hasher` is the one that makes the batches' key values.
     ///
     /// # Errors
-    /// [`SpecError::Window`] when the spec is that of a window join.
+    /// [`SpecError::Window`] when the spec is that of a window join, [`SpecError::Overflow`] when
+    /// rows are to be given up and not all matches count.
     pub fn new(
         spec: JoinSpec,
         hasher: KeyHasher,
@@ -63,6 +65,9 @@ impl IntervalJoin {
             return Err(SpecError::Window(
                 "window joins have an operator of their own: WindowJoin",
             ));
+        }
+        if limits.overflow != Overflow::Refuse && spec.chooses() {
+            return Err(SpecError::Overflow);
         }
         let choices = spec.chooses().then(|| Box::new(Choosing::new(spec.clone())));
         let waits = |side| spec.kind().emits_unmatched(side) && choices.is_none();
@@ -137,10 +142,8 @@ impl IntervalJoin {
             return true;
         }
         let floors = Side::BOTH.map(|side| self.floor(side));
-        let IntervalJoin { spec, hasher, state, counters, flushing, .. } = self;
-        let ends = Side::BOTH.map(|side| {
-            i128::from(spec.interval().seen_from(side).hi()) + i128::from(spec.lateness().allowed)
-        });
+        let ends = self.ends();
+        let IntervalJoin { hasher, state, counters, flushing, .. } = self;
         let more =
             state.expire((!*flushing).then_some(floors), ends, budget, |side, key, ts, stored| {
                 counters.sides[side.index()].singles += 1;
@@ -205,6 +208,33 @@ impl IntervalJoin {
     /// Frees what of its memory waits to be used again, all but about `keep_bytes` of it.
     pub fn trim(&mut self, keep_bytes: u64) {
         self.state.trim(usize::try_from(keep_bytes).unwrap_or(usize::MAX));
+    }
+
+    /// Gives rows up, a time bucket at a time and those first whose end is the next, until at most
+    /// so many bytes of state hold rows and so many rows are there, or none is. They are counted in
+    /// [`SideCounters::shed`](crate::join::SideCounters::shed), match nothing any more, and come
+    /// out no more. Nothing happens where not all matches count.
+    pub fn shed(&mut self, bytes_max: u64, rows_max: u64) {
+        if self.choices.is_some() {
+            return;
+        }
+        let ends = self.ends();
+        while self.counters.buffered() > rows_max
+            || self.state_bytes() - self.pooled_bytes() > bytes_max
+        {
+            let Some(shed) = self.state.shed_oldest(ends) else { break };
+            let counters = &mut self.counters.sides[shed.side.index()];
+            counters.shed += shed.rows;
+            counters.shed_unmatched += shed.unmatched;
+        }
+        self.trim(0);
+    }
+
+    /// What a row of each side has to add to its time to get its end.
+    fn ends(&self) -> [i128; 2] {
+        let allowed = i128::from(self.spec.lateness().allowed);
+        let interval = self.spec.interval();
+        Side::BOTH.map(|side| i128::from(interval.seen_from(side).hi()) + allowed)
     }
 
     /// The part of [`state_bytes`](Self::state_bytes) that a look-up by key touches at random.
@@ -284,6 +314,10 @@ impl IntervalJoin {
     }
 
     fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
+        if self.limits.overflow == Overflow::Shed {
+            self.shed_for(batch);
+        }
+        check_rows(&self.limits, &self.counters, batch)?;
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
         let more = batch.row_bytes() as u64;
         if self.state_bytes() + more <= bytes_max {
@@ -293,6 +327,18 @@ impl IntervalJoin {
         self.trim(0);
         let bytes = self.state_bytes() + more;
         if bytes > bytes_max { Err(JoinError::StateFull { bytes, bytes_max }) } else { Ok(()) }
+    }
+
+    /// Makes room for a batch if it is over a bound.
+    fn shed_for(&mut self, batch: &EventBatch) {
+        let (bytes, rows) = (batch.row_bytes() as u64, batch.len() as u64);
+        let room = |bound: Option<u64>, more: u64| bound.unwrap_or(u64::MAX).saturating_sub(more);
+        let bytes_max = room(self.limits.state_bytes_max, bytes);
+        let rows_max = room(self.limits.state_rows_max, rows);
+        if self.state_bytes() > bytes_max || self.counters.buffered() > rows_max {
+            // Some more, so that it is not for every batch.
+            self.shed(bytes_max - bytes_max / 8, rows_max - rows_max / 8);
+        }
     }
 
     fn join<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {

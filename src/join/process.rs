@@ -6,6 +6,7 @@ mod tests;
 
 use crate::error::JoinError;
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
+use crate::join::counters::check_rows;
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::Limits;
 use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
@@ -313,6 +314,7 @@ impl<P: Process> ProcessJoin<P> {
         if let Some(error) = self.failure() {
             return Err(error);
         }
+        check_rows(&self.limits, &self.counters, batch)?;
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
         let bytes = self.state_bytes() + batch.row_bytes() as u64;
         if bytes > bytes_max { Err(JoinError::StateFull { bytes, bytes_max }) } else { Ok(()) }

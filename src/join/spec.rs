@@ -4,7 +4,7 @@ use crate::error::SpecError;
 use crate::event::{Event, KeyKind, Side};
 use crate::join::{Asof, Condition, Window};
 use crate::limits::{
-    Limits, STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN, STATE_CHUNKS_WITHIN_BOUND,
+    Limits, Overflow, STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN, STATE_CHUNKS_WITHIN_BOUND,
 };
 use crate::time::{Bound, Interval, IntervalError, LatePolicy, Lateness, WATERMARK_START};
 
@@ -383,13 +383,19 @@ impl JoinSpecBuilder {
         } else {
             Interval::new(self.lo, self.hi)?
         };
-        if interval.is_unbounded() && limits.state_bytes_max.is_none() {
+        if interval.is_unbounded() && !limits.bound_state() {
             return Err(SpecError::UnboundedWithoutLimit);
         }
         if self.lateness.allowed < 0 {
             return Err(SpecError::NegativeLateness(self.lateness.allowed));
         }
         self.check_layout(limits)?;
+        let is_plain = self.windows.is_none()
+            && (self.choice == MatchChoice::All
+                || (self.choice != MatchChoice::OneToOne && !self.kind.emits_pairs()));
+        if limits.overflow != Overflow::Refuse && !is_plain {
+            return Err(SpecError::Overflow);
+        }
         let is_for_left_rows = !matches!(self.choice, MatchChoice::All | MatchChoice::OneToOne);
         if is_for_left_rows && self.kind.emits_unmatched(Side::Right) {
             return Err(SpecError::MatchKind);

@@ -17,11 +17,12 @@ use hashbrown::HashMap;
 
 use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, EventBatch, KeyHasher, Side};
+use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
 use crate::join::slots::is_past;
 use crate::join::window::{Span, Window};
 use crate::join::{Counters, Emit, JoinSpec};
-use crate::limits::Limits;
+use crate::limits::{Limits, Overflow};
 use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
 use firing::{Firing, pair_time};
 use place::Arrived;
@@ -87,11 +88,15 @@ impl WindowJoin {
     /// An operator without rows. `hasher` is the one that makes the batches' key values.
     ///
     /// # Errors
-    /// [`SpecError::Window`] when the spec is not that of a window join.
+    /// [`SpecError::Window`] when the spec is not that of a window join, [`SpecError::Overflow`]
+    /// when rows are to be given up.
     pub fn new(spec: JoinSpec, hasher: KeyHasher, limits: Limits) -> Result<WindowJoin, SpecError> {
         let Some(window) = spec.windows() else {
             return Err(SpecError::Window("the spec has no window; an interval join does it"));
         };
+        if limits.overflow != Overflow::Refuse {
+            return Err(SpecError::Overflow);
+        }
         Ok(WindowJoin {
             spec,
             window,
@@ -216,6 +221,7 @@ impl WindowJoin {
     }
 
     fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
+        check_rows(&self.limits, &self.counters, batch)?;
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
         let more = batch.row_bytes() as u64;
         if self.state_bytes() + more > bytes_max {

@@ -43,6 +43,10 @@ impl Operator for AnyJoin {
     fn trim(&mut self, keep_bytes: u64) {
         AnyJoin::trim(self, keep_bytes);
     }
+
+    fn shed(&mut self, bytes_max: u64, rows_max: u64) {
+        AnyJoin::shed(self, bytes_max, rows_max);
+    }
 }
 
 impl<P: Process> Operator for ProcessJoin<P> {

@@ -8,6 +8,15 @@ use crate::shard::Operator;
 /// Of the bound on state, so much may be memory that waits to be used again, over all shards.
 const POOLED_SHARE: u64 = 16;
 
+/// From so many eighths of the bound on bytes on shards make room, where they are to: an index that
+/// grows needs half as much again for a while.
+const ROOM_FROM_EIGHTHS: u64 = 5;
+/// Until they are down to so many.
+const ROOM_TO_EIGHTHS: u64 = 4;
+/// The same of the bound on rows, which grow by what is under way only.
+const ROWS_FROM_EIGHTHS: u64 = 7;
+const ROWS_TO_EIGHTHS: u64 = 6;
+
 /// What a shard has told the pacer.
 pub(super) struct Budget {
     pacer: Pacer,
@@ -24,12 +33,14 @@ impl Budget {
     /// A batch was joined.
     ///
     /// # Errors
-    /// [`JoinError::StateFull`] when the state of all shards is over its bound.
+    /// [`JoinError::StateFull`] and [`JoinError::RowsFull`] when the state of all shards is over
+    /// its bound.
     pub(super) fn joined<J: Operator>(
         &mut self,
         batch: &EventBatch,
         join: &mut J,
     ) -> Result<(), JoinError> {
+        self.make_room(join);
         let bytes = self.note_bytes(join);
         if let Some(bytes_max) = self.pacer.state_bytes_max()
             && bytes > bytes_max
@@ -40,8 +51,41 @@ impl Budget {
                 return Err(JoinError::StateFull { bytes, bytes_max });
             }
         }
+        if let Some(rows_max) = self.pacer.state_rows_max() {
+            let rows = self.note_rows(join);
+            if rows > rows_max {
+                return Err(JoinError::RowsFull { rows, rows_max });
+            }
+        }
         self.pacer.joined(Pacer::weight(batch));
         Ok(())
+    }
+
+    /// Has rows given up when the state of all shards is near its bound, this shard's part of what
+    /// is too much.
+    fn make_room<J: Operator>(&mut self, join: &mut J) {
+        if !self.pacer.makes_room() {
+            return;
+        }
+        let (bytes, rows) = (self.note_bytes(join), self.note_rows(join));
+        let bytes_max = self.pacer.state_bytes_max().unwrap_or(u64::MAX);
+        let rows_max = self.pacer.state_rows_max().unwrap_or(u64::MAX);
+        let is_over = |bytes| {
+            bytes > part(bytes_max, ROOM_FROM_EIGHTHS) || rows > part(rows_max, ROWS_FROM_EIGHTHS)
+        };
+        if !is_over(bytes) {
+            return;
+        }
+        // What waits to be used again is no row.
+        join.trim(0);
+        let bytes = self.note_bytes(join);
+        if is_over(bytes) {
+            let own_bytes = share(self.bytes, part(bytes_max, ROOM_TO_EIGHTHS), bytes);
+            let own_rows = share(self.rows, part(rows_max, ROWS_TO_EIGHTHS), rows);
+            join.shed(own_bytes, own_rows);
+            self.note_bytes(join);
+            self.note_rows(join);
+        }
     }
 
     /// Rows were freed, all that the watermarks `done` allow if they are given.
@@ -69,12 +113,26 @@ impl Budget {
         }
     }
 
-    pub(super) fn note_rows<J: Operator>(&mut self, join: &J) {
+    /// Returns the rows of all shards.
+    pub(super) fn note_rows<J: Operator>(&mut self, join: &J) -> u64 {
         let rows = Side::BOTH.map(|side| join.counters().side(side).buffered());
         let rows = (rows[0] + rows[1]) as i64;
         let change = rows - std::mem::replace(&mut self.rows, rows);
-        if change != 0 {
-            self.pacer.change_rows(self.number, change);
+        if change == 0 {
+            self.pacer.state_rows()
+        } else {
+            self.pacer.change_rows(self.number, change)
         }
     }
+}
+
+fn part(bound: u64, eighths: u64) -> u64 {
+    // In wide arithmetic: a bound may be as large as it likes, and a small one has no eighths.
+    (u128::from(bound) * u128::from(eighths) / 8) as u64
+}
+
+/// What one shard may keep of its own when all of them have so much, and may have the bound.
+fn share(own: i64, bound: u64, all: u64) -> u64 {
+    let own = u128::from(own.max(0) as u64);
+    if all <= bound { u64::MAX } else { (own * u128::from(bound) / u128::from(all)) as u64 }
 }

@@ -154,6 +154,40 @@ impl Expiry {
         self.due.get(self.next + AHEAD / 2).map(|due| due.waiting)
     }
 
+    /// Takes those out that `is_gone` says, of the rows with times up to `last`.
+    pub(crate) fn remove(&mut self, last: i64, is_gone: impl Fn(&Waiting) -> bool) {
+        // Those before `next` are out.
+        self.due.drain(..std::mem::take(&mut self.next));
+        self.due.retain(|due| !is_gone(&due.waiting));
+        let Expiry { slots, shift, .. } = self;
+        for slot in slots.iter_mut().take_while(|slot| slot.number << *shift <= last) {
+            slot.rows.retain(|row| !is_gone(row));
+        }
+        self.drop_empty();
+    }
+
+    /// Drops the first slots as long as they are empty: a bucket is kept for them otherwise.
+    pub(crate) fn drop_empty(&mut self) {
+        while self.slots.front().is_some_and(|slot| slot.rows.is_empty()) {
+            let slot = self.slots.pop_front();
+            self.capacity -= slot.map_or(0, |slot| slot.rows.capacity());
+        }
+    }
+
+    /// Frees memory that waits to be used again.
+    pub(crate) fn trim(&mut self) {
+        let spare: usize = self.spares.drain(..).map(|rows| rows.capacity()).sum();
+        self.capacity -= spare;
+        for slot in &mut self.slots {
+            let before = slot.rows.capacity();
+            if slot.rows.len() * 4 < before {
+                slot.rows.shrink_to_fit();
+                self.capacity -= before - slot.rows.capacity();
+            }
+        }
+        self.due.shrink_to(self.due.len() * 2);
+    }
+
     /// Makes the rows of the first slot that are still open due.
     fn sift(&mut self, ask: &impl Fn(&Waiting), open: &impl Fn(&Waiting) -> Option<i64>) {
         let Some(mut slot) = self.slots.pop_front() else { return };

@@ -26,6 +26,7 @@
 //! | `ring` | the time buckets of a side |
 //! | `index`, `table` | key -> newest runs; the cache lines that hold this |
 //! | `expiry` | rows that come out when they are freed |
+//! | `shed` | giving the oldest bucket up |
 //! | `clean` | the rounds after which chunk numbers are used again |
 
 mod arena;
@@ -41,6 +42,7 @@ mod pass;
 mod probe;
 mod ring;
 mod run;
+mod shed;
 mod store;
 mod table;
 
@@ -49,6 +51,7 @@ mod tests;
 
 pub use filter::{Filter, SELECT_SLACK, Simd};
 pub use probe::{BatchStats, Class, Partner, Probe, Visit};
+pub use shed::Shed;
 
 use crate::event::Side;
 use crate::time::Interval;

@@ -10,7 +10,7 @@
 use bumpalo::Bump;
 
 use super::arena::{Arena, CHUNK_NUMBERS, Chunk, Handle, UNIT_BYTES};
-use super::run::{Word, run_bytes};
+use super::run::{Run, Word, run_bytes};
 
 /// Places of the direct-mapped ring.
 const RING_LEN: usize = 1024;
@@ -248,6 +248,38 @@ impl Ring {
         let first_kept = self.number_of(floor);
         let count = self.buckets.partition_point(|bucket| bucket.number < first_kept);
         if count == 0 { 0 } else { self.retire_first(count, arena) }
+    }
+
+    /// The number of the oldest bucket.
+    pub(crate) fn oldest(&self) -> Option<i64> {
+        self.buckets.first().map(|bucket| bucket.number)
+    }
+
+    /// The last time of bucket `number`.
+    pub(crate) fn last_time_of(&self, number: i64) -> i64 {
+        number << self.shift | i64::MAX >> (63 - self.shift)
+    }
+
+    /// Calls `each` with every run of the oldest bucket that has not moved.
+    pub(crate) fn each_run_of_oldest(&self, mut each: impl FnMut(Run)) {
+        let Some(bucket) = self.buckets.first() else { return };
+        for (number, chunk) in bucket.chunks.iter().enumerate() {
+            let (mut offset, used) = (0, bucket.used_of(number));
+            while offset < used {
+                // SAFETY: runs lie side by side from the start of a chunk to the end of what is
+                // used, and `offset` only moves from one to the next.
+                let run = unsafe { Run::at(chunk.start().add(offset)) };
+                offset += run_bytes(run.capacity_log2());
+                if !run.is_moved() {
+                    each(run);
+                }
+            }
+        }
+    }
+
+    /// Retires the oldest bucket; returns how many rows went.
+    pub(crate) fn retire_oldest(&mut self, arena: &mut Arena) -> u64 {
+        self.retire_first(self.buckets.len().min(1), arena)
     }
 
     /// Retires everything.

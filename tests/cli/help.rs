@@ -73,7 +73,7 @@ fn wrong_use_is_exit_status_2() {
         dir.run(&format!("{join} {option}")).fails(2, &[name]);
     }
     for (option, word) in [
-        ("--on-full spill", "spill"),
+        ("--on-full wait", "wait"),
         ("--output-format parquet", "parquet"),
         ("--cores 0", "--cores"),
         ("--cores 9999", "--cores"),

@@ -48,6 +48,58 @@ fn inputs_that_are_ahead_wait_where_fail_would_fail() {
     }
 }
 
+/// A bound on rows does what one on bytes does.
+#[test]
+fn rows_are_bounded_by_their_number_as_well() {
+    let dir = files_one_after_the_other();
+    let free = sorted_rows(&dir.run(&join_of_eight("--cores 1")).ok().out);
+    for cores in [1, 2] {
+        let bound = |more| {
+            let report = "--stats json --stats-output report.json";
+            join_of_eight(&format!("--cores {cores} --max-rows 5_000 {report} {more}"))
+        };
+        let words = ["--max-rows allows 5,000", "--on-full block"];
+        dir.run(&bound("--on-full fail")).fails(1, &words);
+        assert_eq!(sorted_rows(&dir.run(&bound("")).ok().out), free, "{cores} cores");
+        let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+        let peak = number(&report, "state_rows_peak");
+        assert!((400..=5_000).contains(&peak), "{peak}");
+        let words = ["need at least ", "--max-rows allows 5,000", "a lower bound"];
+        dir.run(&bound("--right-out-of-orderness 1h")).fails(1, &words);
+    }
+    for (wrong, why) in [("0", "leaves no room"), ("few", "a whole number")] {
+        dir.run(&join_of_eight(&format!("--max-rows {wrong}"))).fails(2, &["--max-rows", why]);
+    }
+}
+
+/// What is given up is counted, missed and warned of; what is left is joined as ever.
+#[test]
+fn the_oldest_rows_are_given_up_where_that_was_asked_for() {
+    let dir = files_one_after_the_other();
+    let all = sorted_rows(&dir.run(&join_of_eight("--cores 1")).ok().out);
+    for (cores, bound) in [(1, "--max-rows 3000"), (2, "--max-state 600KiB")] {
+        // The join would need all rows.
+        let needs_all = join_of_eight(&format!(
+            "--cores {cores} {bound} --on-full shed --right-out-of-orderness 1h --stats json \
+             --stats-output report.json"
+        ));
+        let ran = dir.run(&needs_all).ok();
+        assert!(ran.err.contains("the result is incomplete"), "{}", ran.err);
+        let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+        let count = |name: &str| number(&report, name);
+        assert!(count("left_shed") + count("right_shed") > 10_000, "{report}");
+        assert!(count("left_shed_unmatched") <= count("left_shed"), "{report}");
+        assert_eq!(count("left_rows"), count("left_matched") + count("left_unmatched"));
+        let rows = sorted_rows(&ran.out);
+        assert!(rows.iter().all(|row| all.contains(row)), "{} rows", rows.len());
+        assert_eq!(rows.len() as u64, count("pairs"));
+    }
+    for other in ["--match first", "--type left --match nearest"] {
+        let words = ["--on-full shed", "all matches"];
+        dir.run(&join_of_eight(&format!("{other} --on-full shed"))).fails(2, &words);
+    }
+}
+
 /// What does not fit is said, and nothing hangs.
 #[test]
 fn a_bound_below_what_the_join_needs_ends_the_run() {

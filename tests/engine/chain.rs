@@ -357,7 +357,7 @@ fn more_than_the_lanes_hold_comes_through_whole() {
 #[test]
 fn a_stream_that_stands_still_holds_the_others_and_not_for_ever() {
     let streams = dense(300);
-    let limits = Limits { state_bytes_max: Some(4 << 20) };
+    let limits = Limits { state_bytes_max: Some(4 << 20), ..Limits::UNBOUNDED };
     let setting = Setting { limits, ..Setting::new(2, RuntimeChoice::Threads) };
     let chain = setting.start(&CHAIN, |_| Collect::default()).unwrap();
     let (done, others) = mpsc::channel();
@@ -389,7 +389,7 @@ fn a_stream_that_stands_still_holds_the_others_and_not_for_ever() {
 
 #[test]
 fn state_that_is_full_in_a_later_stage_stops_all_with_the_cause() {
-    let limits = Limits { state_bytes_max: Some(1 << 20) };
+    let limits = Limits { state_bytes_max: Some(1 << 20), ..Limits::UNBOUNDED };
     let setting = Setting { limits, ..Setting::new(2, RuntimeChoice::Threads) };
     let wide = [CHAIN[0], Stage { lo: -1_000_000, hi: 1_000_000, ..CHAIN[1] }, CHAIN[2]];
     let chain = setting.start(&wide, |_| Collect::default()).unwrap();

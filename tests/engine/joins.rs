@@ -97,7 +97,8 @@ fn a_dense_feed_waits_for_a_sparse_one() {
 #[test]
 fn feeds_wait_when_state_nears_its_bound_unless_it_is_to_fail() {
     let free = run_dense_and_sparse(|builder| builder).unwrap().report;
-    let limits = Limits { state_bytes_max: Some(free.state_bytes_peak / 4 * 3) };
+    let limits =
+        Limits { state_bytes_max: Some(free.state_bytes_peak / 4 * 3), ..Limits::UNBOUNDED };
     let blocked = run_dense_and_sparse(|builder| builder.limits(limits)).unwrap().report;
     assert_eq!(blocked.counters.pairs, 2000);
     assert!(blocked.state_bytes_peak <= free.state_bytes_peak / 4 * 3);

@@ -303,8 +303,14 @@ pub(super) struct MachineArgs {
     /// Bound on buffered state, like 4GiB or 500MB [default: half of this host's memory]
     #[arg(long, value_name = "SIZE")]
     pub(super) max_state: Option<String>,
-    /// When the bound comes near: stop reading what is ahead until rows are freed, or go on and
-    /// end the run at the bound
+    /// Bound on buffered rows, of all sides together, like 1000000 or 1e6; those counted that are
+    /// no longer needed and whose time bucket is. Some hundred rows a core may come on top
+    /// [default: none]
+    #[arg(long, value_name = "N")]
+    pub(super) max_rows: Option<String>,
+    /// When a bound comes near: block stops reading what is ahead until rows are freed, shed gives
+    /// the oldest rows up, whose pairs are then missing (they are counted, and come out as
+    /// unmatched neither), fail goes on and ends the run at the bound
     #[arg(long, value_name = "POLICY", default_value = "block")]
     pub(super) on_full: OnFull,
 }
@@ -323,5 +329,5 @@ choices! {
     /// A form of the closing report.
     Stats { Text, Json, None }
     /// A policy for full state.
-    OnFull { Block, Fail }
+    OnFull { Block, Shed, Fail }
 }

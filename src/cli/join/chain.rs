@@ -17,7 +17,6 @@ use crate::engine::{
 use crate::event::Event;
 use crate::expr::Row;
 use crate::join::{JoinSpec, Sink, SinkError};
-use crate::limits::Limits;
 use crate::sink::RowSink;
 
 /// Joins the files of the plan and reports.
@@ -28,7 +27,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let mut inputs = open(plan)?;
     let expressions = Expressions::new(plan, &mut inputs)?;
     let unit = inputs.unit;
-    let limits = Limits { state_bytes_max: Some(plan.machine.state_bytes_max) };
+    let limits = plan.machine.bounds.limits;
     let links = links(plan, &inputs)?;
     say_anchors(plan, &links);
     let mut first = join_spec(plan, unit, &limits)?;

@@ -2,6 +2,7 @@
 //! closing report.
 
 mod args;
+mod bounds;
 mod chain;
 mod expressions;
 mod feeds;

@@ -114,7 +114,7 @@ pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
 /// state may take later, unless that is very little or a lot.
 fn read_ahead_bytes(plan: &Plan) -> usize {
     let stream_count: usize = plan.streams().map(|stream| stream.files.len()).sum();
-    let share = plan.machine.state_bytes_max / 4 / stream_count.max(1) as u64;
+    let share = plan.machine.bounds.bytes_max() / 4 / stream_count.max(1) as u64;
     let share = usize::try_from(share).unwrap_or(READ_AHEAD_BYTES_MAX);
     share.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX)
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::cli::Failure;
 use crate::cli::choices::Format;
-use crate::cli::join::args::{Args, BadRows, LateChoice, OnFull, Stats, Unit, When};
+use crate::cli::join::args::{Args, BadRows, LateChoice, Stats, Unit, When};
+use crate::cli::join::bounds::Bounds;
 use crate::cli::join::expressions::ExpressionPlan;
 use crate::cli::join::matching::Matching;
 use crate::cli::join::paths::{self, STANDARD};
-use crate::cli::join::size::{memory_bytes, parse_size};
 use crate::cli::join::streams::{self, ThenPlan};
 use crate::event::Side;
 use crate::join::JoinKind;
@@ -85,8 +85,7 @@ pub(super) struct MachinePlan {
     pub(super) lane_batches: usize,
     pub(super) layout: LayoutHints,
     pub(super) deterministic: bool,
-    pub(super) state_bytes_max: u64,
-    pub(super) fail_when_full: bool,
+    pub(super) bounds: Bounds,
 }
 
 impl Plan {
@@ -330,10 +329,6 @@ fn output_plan(args: &Args) -> Result<OutputPlan, Failure> {
 
 fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
     let machine = &args.machine;
-    let state_bytes_max = match &machine.max_state {
-        Some(text) => option("--max-state", parse_size(text))?,
-        None => memory_bytes() / 2,
-    };
     Ok(MachinePlan {
         cores: option("--cores", machine.cores.parse())?,
         runtime: machine.runtime.into(),
@@ -344,8 +339,7 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
         lane_batches: usize::from(machine.lane_batches),
         layout: machine.layout.hints(),
         deterministic: machine.deterministic,
-        state_bytes_max,
-        fail_when_full: machine.on_full == OnFull::Fail,
+        bounds: Bounds::resolve(machine)?,
     })
 }
 

@@ -22,6 +22,10 @@ pub(super) struct SideRows {
     pub(super) null_key: u64,
     /// Of all of them, those further ahead than `--max-jump`.
     pub(super) jumped: u64,
+    /// Of those on time, the ones that were given up for want of room.
+    pub(super) shed: u64,
+    /// Of these, the ones that had no match by then.
+    pub(super) shed_unmatched: u64,
 }
 
 impl SideRows {
@@ -35,6 +39,8 @@ impl SideRows {
             bad,
             null_key: counts.null_key,
             jumped,
+            shed: counts.shed,
+            shed_unmatched: counts.shed_unmatched,
         }
     }
 
@@ -50,6 +56,8 @@ impl SideRows {
             ("bad", self.bad),
             ("null_key", self.null_key),
             ("jumped", self.jumped),
+            ("shed", self.shed),
+            ("shed_unmatched", self.shed_unmatched),
         ];
         for (name, count) in fields {
             put(&format!("{}_{name}", side.name()), json!(count));
@@ -134,6 +142,22 @@ impl Report {
     pub(super) fn streams(&self) -> impl Iterator<Item = &SideRows> {
         let further = self.stages.iter().skip(1).map(|stage| &stage.sides[Side::Right.index()]);
         self.sides.iter().chain(further)
+    }
+
+    /// The rows of each stage and side that were in state.
+    fn buffered(&self) -> impl Iterator<Item = &SideRows> {
+        let first = if self.stages.is_empty() { &self.sides[..] } else { &[] };
+        first.iter().chain(self.stages.iter().flat_map(|stage| &stage.sides))
+    }
+
+    /// Rows that were given up for want of room.
+    pub(super) fn rows_shed(&self) -> u64 {
+        self.buffered().map(|side| side.shed).sum()
+    }
+
+    /// Of these, the ones that had no match by then.
+    pub(super) fn rows_shed_unmatched(&self) -> u64 {
+        self.buffered().map(|side| side.shed_unmatched).sum()
     }
 
     fn rows_in(&self) -> u64 {
@@ -238,6 +262,11 @@ impl Report {
         let jumped = self.streams().map(|stream| stream.jumped).sum();
         if jumped > 0 {
             line("jumped", format!("{} rows further ahead than --max-jump", show_count(jumped)));
+        }
+        if self.rows_shed() > 0 {
+            let (shed, unmatched) = (self.rows_shed(), self.rows_shed_unmatched());
+            let without = format!("{} of them without a match", show_count(unmatched));
+            line("shed", format!("{} rows, {without}", show_count(shed)));
         }
         if self.rows_not_written > 0 {
             line("not written", show_count(self.rows_not_written));
@@ -355,12 +384,16 @@ mod tests {
               "left_bad": 1,
               "left_null_key": 1,
               "left_jumped": 0,
+              "left_shed": 0,
+              "left_shed_unmatched": 0,
               "right_matched": 3,
               "right_unmatched": 4,
               "right_late": 0,
               "right_bad": 0,
               "right_null_key": 0,
               "right_jumped": 0,
+              "right_shed": 0,
+              "right_shed_unmatched": 0,
               "match_rate": 0.95,
               "late_rate": 9.999945000302498e-7,
               "state_rows_peak": 600000,

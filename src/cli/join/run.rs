@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cli::join::args::Stats;
-use crate::cli::join::args::When;
+use crate::cli::join::args::{OnFull, Stats, When};
 use crate::cli::join::expressions::Expressions;
 use crate::cli::join::feeds::{self, Feeds, SourceTimes};
 use crate::cli::join::left_out;
@@ -12,8 +11,9 @@ use crate::cli::join::outputs::{self, Outputs};
 use crate::cli::join::plan::Plan;
 use crate::cli::join::report::{Latency, Report, SideRows, StageRows};
 use crate::cli::join::rules::Control;
-use crate::cli::join::size::{show_size_down, show_size_up};
+use crate::cli::join::size::show_size_down;
 use crate::cli::progress::{Progress, Snapshot};
+use crate::cli::text::show_count;
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::engine::{self, Ending, Engine, EngineBuilder, EngineError, Finished, Metrics, NoSinks};
 use crate::error::{JoinError, SpecError};
@@ -36,7 +36,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let mut inputs = open(plan)?;
     let expressions = Expressions::new(plan, &mut inputs)?;
     let unit = inputs.unit;
-    let limits = Limits { state_bytes_max: Some(plan.machine.state_bytes_max) };
+    let limits = plan.machine.bounds.limits;
     let mut spec = join_spec(plan, unit, &limits)?;
     if let Some(condition) = expressions.condition(plan.machine.deterministic) {
         spec = spec.with_condition(condition);
@@ -100,7 +100,7 @@ pub(super) fn builder(
         .batch_events(plan.machine.batch_events)
         .lane_batches(plan.machine.lane_batches)
         .limits(limits)
-        .fail_when_full(plan.machine.fail_when_full);
+        .fail_when_full(plan.machine.bounds.on_full == OnFull::Fail);
     match drift {
         Some(drift) => builder.max_drift(drift),
         None => builder,
@@ -127,6 +127,10 @@ pub(super) fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<
             "--chunk: every time bucket takes one, so within --max-state it can be {} at the most",
             show_size_down(bytes_max)
         )),
+        SpecError::Overflow => Failure::usage(
+            "--on-full shed goes with --between and all matches, not with --match, --asof or \
+             --window; choose block or fail",
+        ),
         error => plan.matching.explain(&error, unit),
     })
 }
@@ -246,6 +250,7 @@ pub(super) fn conclude(
     }
     let report = report(plan, unit, &done, outputs, feeds, signal.is_some());
     warn_of_missing_keys(plan, &report, console);
+    warn_of_rows_shed(&report, console);
     write_report(plan, &report, outputs, console)?;
     failure
 }
@@ -268,6 +273,19 @@ fn warn_of_missing_keys(plan: &Plan, report: &Report, console: Console) {
                 stream.on_option()
             ));
         }
+    }
+}
+
+/// A result without the pairs of rows that were given up is not what was asked for.
+fn warn_of_rows_shed(report: &Report, console: Console) {
+    let shed = report.rows_shed();
+    if shed > 0 {
+        console.warning(&format!(
+            "the result is incomplete: {} buffered rows were given up for want of room \
+             (--on-full shed), {} of them without a match by then; raise --max-state or --max-rows",
+            show_count(shed),
+            show_count(report.rows_shed_unmatched())
+        ));
     }
 }
 
@@ -371,19 +389,9 @@ pub(super) fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failur
                 TimeSpan::from_ticks(lag, unit)
             ))
         }
-        EngineError::Join { error: JoinError::StateFull { bytes, bytes_max }, .. } => {
-            let waiting = match plan.machine.fail_when_full {
-                true => "inputs that run ahead could wait with --on-full block",
-                false => "the inputs that run ahead have waited, and waiting longer frees none",
-            };
-            Failure::failed(format!(
-                "buffered rows need at least {} and --max-state allows {}; {waiting}; \
-                 raise it (the need is a lower bound: try {}), narrow --between, or lower \
-                 --out-of-orderness",
-                show_size_up(bytes),
-                show_size_down(bytes_max),
-                show_size_up(bytes.saturating_mul(2))
-            ))
+        EngineError::Join { error, .. } => {
+            let full = plan.machine.bounds.explain(&error);
+            full.unwrap_or_else(|| Failure::failed(error.to_string()))
         }
         error => Failure::failed(error.to_string()),
     }

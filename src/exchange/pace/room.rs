@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use crate::exchange::pace::{PRESSED_EIGHTHS, Pacer};
+use crate::exchange::pace::{EVENT_BYTES, PRESSED_EIGHTHS, Pacer};
 use crate::exchange::sync::Ordering;
 use crate::exchange::{Doorbell, WatermarkSlot};
 use crate::time::SourceState;
@@ -38,11 +38,21 @@ pub enum Room {
         /// The bound.
         bytes_max: u64,
     },
+    /// There is none for more rows, and waiting makes none.
+    NoRows {
+        /// Rows in state.
+        rows: u64,
+        /// The bound.
+        rows_max: u64,
+    },
 }
 
 /// From so many eighths of its bound on, state takes no more from callers: an index that grows
 /// needs half as much again for a while, and what is under way is only estimated.
 const FULL_EIGHTHS: i64 = 5;
+
+/// The same of a bound on rows, of which nothing grows but by what is under way.
+const ROWS_FULL_EIGHTHS: i64 = 7;
 
 /// Of a bound on state, a source may push one part in so many between two looks at the room.
 const GRANT_SHARE: u64 = 1024;
@@ -54,6 +64,11 @@ impl Pacer {
     /// Whether a caller may push more to a source. Costs what [`admits`](Self::admits) does.
     pub fn room(&self, slot: &WatermarkSlot, when_full: WhenFull) -> Room {
         let room = match when_full {
+            // Shards make room.
+            WhenFull::Refuse | WhenFull::Wait if self.makes_room() => {
+                let waits = when_full == WhenFull::Wait && !self.admits(slot, None);
+                if waits { Room::Soon } else { Room::Free }
+            }
             WhenFull::Refuse => self.room_now(),
             WhenFull::Wait => self.room_later(slot),
             WhenFull::Fail => Room::Free,
@@ -66,11 +81,12 @@ impl Pacer {
 
     /// Bytes that may be pushed to a source before it must ask for room again.
     pub fn grant_bytes(&self) -> u64 {
-        match (self.state_bytes_max(), self.0.pace.max_drift) {
+        let rows_max = self.state_rows_max();
+        let by_rows = rows_max.map(|rows| (rows / GRANT_SHARE).saturating_mul(EVENT_BYTES as u64));
+        let by_bytes = self.state_bytes_max().map(|bytes| bytes / GRANT_SHARE);
+        match (by_bytes.into_iter().chain(by_rows).min(), self.0.pace.max_drift) {
             (None, None) => u64::MAX,
-            (bound, _) => {
-                bound.map_or(GRANT_BYTES_MAX, |bytes| bytes / GRANT_SHARE).min(GRANT_BYTES_MAX)
-            }
+            (bound, _) => bound.map_or(GRANT_BYTES_MAX, |bytes| bytes.min(GRANT_BYTES_MAX)),
         }
     }
 
@@ -81,9 +97,9 @@ impl Pacer {
 
     fn room_now(&self) -> Room {
         // Relaxed: see the module's text.
-        if !self.nears(FULL_EIGHTHS, self.0.in_flight.load(Ordering::Relaxed)) {
+        if !self.is_full(self.0.in_flight.load(Ordering::Relaxed)) {
             Room::Free
-        } else if self.nears(FULL_EIGHTHS, 0) && self.is_settled() {
+        } else if self.is_full(0) && self.is_settled() {
             self.none()
         } else {
             Room::Soon
@@ -95,7 +111,9 @@ impl Pacer {
             SourceState::Active(own) => self.slowest().of_all.is_none_or(|all| own <= all),
             _ => true,
         };
-        if is_behind && self.nears(PRESSED_EIGHTHS, 0) && self.is_settled() {
+        let is_pressed =
+            || self.nears(PRESSED_EIGHTHS, 0) || self.nears_in_rows(PRESSED_EIGHTHS, 0);
+        if is_behind && is_pressed() && self.is_settled() {
             self.none()
         } else if self.admits(slot, None) {
             Room::Free
@@ -104,8 +122,20 @@ impl Pacer {
         }
     }
 
+    fn is_full(&self, in_flight: i64) -> bool {
+        self.nears(FULL_EIGHTHS, in_flight) || self.nears_in_rows(ROWS_FULL_EIGHTHS, in_flight)
+    }
+
+    /// By the bound that is nearer.
     fn none(&self) -> Room {
         let bytes_max = self.state_bytes_max().unwrap_or(u64::MAX);
-        Room::None { bytes: self.state_bytes(), bytes_max }
+        let (bytes, rows) = (self.state_bytes(), self.state_rows());
+        let part = |now: u64, most: u64| now as f64 / most as f64;
+        match self.state_rows_max() {
+            Some(rows_max) if part(rows, rows_max) >= part(bytes, bytes_max) => {
+                Room::NoRows { rows, rows_max }
+            }
+            _ => Room::None { bytes, bytes_max },
+        }
     }
 }

@@ -2,7 +2,13 @@ use super::*;
 use crate::event::{BatchKind, Key, KeyHasher, KeyKind};
 use crate::time::Timestamp;
 
-const BY_10: Pace = Pace { max_drift: Some(10), state_bytes_max: None, waits_when_full: true };
+const BY_10: Pace = Pace {
+    max_drift: Some(10),
+    state_bytes_max: None,
+    state_rows_max: None,
+    waits_when_full: true,
+    makes_room: false,
+};
 
 fn slots() -> (Watermarks, [WatermarkSlot; 3]) {
     let table = Watermarks::with_capacity(2);
@@ -61,6 +67,35 @@ fn callers_have_room_until_state_nears_its_bound() {
     assert_eq!(rooms(WhenFull::Wait), [soon, soon, none], "the slowest would wait for ever");
     slots[2].advance(2);
     assert_eq!(rooms(WhenFull::Wait), [soon; 3], "now something is to be freed");
+}
+
+#[test]
+fn rows_fill_state_as_bytes_do() {
+    let (table, slots) = slots();
+    let pace = Pace { state_bytes_max: Some(8_000), state_rows_max: Some(80), ..BY_10 };
+    let bounded = pacer(&table, pace);
+    slots[0].advance(3);
+    slots[1].advance(2);
+    slots[2].advance(1);
+    [0, 1].into_iter().for_each(|shard| bounded.freed(shard, [2, 1]));
+    assert_eq!(bounded.change_rows(0, 39), 39);
+    assert_eq!(waits(&bounded, &slots), [false; 3]);
+    assert_eq!(bounded.change_rows(1, 1), 40);
+    assert_eq!(waits(&bounded, &slots), [true, true, false], "half is reached");
+    bounded.change_rows(1, 29);
+    assert_eq!(bounded.room(&slots[0], WhenFull::Refuse), Room::Free);
+    bounded.change_rows(1, 1);
+    let none = Room::NoRows { rows: 70, rows_max: 80 };
+    assert_eq!(bounded.room(&slots[0], WhenFull::Refuse), none, "seven eighths");
+    // Each of two rows on their way weighs 24 bytes at least.
+    bounded.change_rows(1, -2);
+    bounded.sent(48);
+    assert_eq!(bounded.room(&slots[0], WhenFull::Refuse), Room::Soon);
+    // Whichever bound is nearer is told.
+    bounded.joined(48);
+    bounded.change_bytes(0, 7_000);
+    let none = Room::None { bytes: 7_000, bytes_max: 8_000 };
+    assert_eq!(bounded.room(&slots[0], WhenFull::Refuse), none);
 }
 
 #[test]
@@ -161,7 +196,7 @@ fn when_state_is_nearly_full_the_slowest_goes_on_alone() {
 fn chunks_are_smaller_the_less_room_there_is() {
     let (table, _slots) = slots();
     let chunk = |bytes_max, waits_when_full, bytes| {
-        let pace = Pace { state_bytes_max: Some(bytes_max), waits_when_full, max_drift: None };
+        let pace = Pace { state_bytes_max: Some(bytes_max), waits_when_full, ..Pace::default() };
         let pacer = pacer(&table, pace);
         pacer.change_bytes(0, bytes);
         pacer.chunk_events_max()
@@ -179,7 +214,7 @@ fn chunks_are_smaller_the_less_room_there_is() {
 #[test]
 fn who_may_fail_does_not_wait() {
     let (table, slots) = slots();
-    let pace = Pace { max_drift: None, state_bytes_max: Some(8_000), waits_when_full: false };
+    let pace = Pace { state_bytes_max: Some(8_000), ..Pace::default() };
     let failing = pacer(&table, pace);
     failing.change_bytes(0, 8_000);
     slots[0].advance(5);

@@ -157,7 +157,7 @@ fn events_without_a_key_are_handed_over_and_counted() {
 
 #[test]
 fn a_bound_on_state_counts_what_states_hold() {
-    let limits = Limits { state_bytes_max: Some(100_000) };
+    let limits = Limits { state_bytes_max: Some(100_000), ..Limits::UNBOUNDED };
     let (mut join, hasher) = join(LatePolicy::Drop, limits);
     let (mut rows, row) = (Rows::default(), [7; 1_000]);
     let mut refused = None;
