@@ -128,6 +128,8 @@ pub enum SpecError {
         /// The most.
         bytes_max: u64,
     },
+    /// Hot keys of this join cannot be split, and were to be; the text says why.
+    Splitting(&'static str),
     /// An as-of join with another choice, or a strict `nearest` one that is semi or anti.
     AsofKind,
 }
@@ -153,6 +155,7 @@ impl fmt::Display for SpecError {
                 "rows are given up when state is full in interval joins of all matches only; let \
                  sources wait, or raise the bound"
             ),
+            SpecError::Splitting(why) => write!(f, "hot keys cannot be split: {why}"),
             SpecError::BucketWidth(ticks) => {
                 write!(f, "a bucket's width is {ticks} ticks; it must be 1 or more")
             }

@@ -36,6 +36,25 @@ pub const LANE_BATCHES_DEFAULT: usize = 64;
 /// Batches of the largest lane: beyond this, waiting in lanes only adds latency.
 pub const LANE_BATCHES_MAX: usize = 1 << 14;
 
+/// Keys that are split over all shards at the same time: few are too much for one core, and every
+/// producer looks through all of them.
+pub const HOT_KEYS_MAX: usize = 16;
+
+/// Every so-manieth event of a producer is a sample of its keys. A prime, so that input that comes
+/// in turns is sampled evenly.
+pub const HOT_SAMPLE_EVENTS: u32 = 61;
+
+/// Samples of all producers that hot keys are found by: enough that a key of a few hundredths of
+/// all events is told from chance, few enough that one is found after some ten thousand events.
+pub const HOT_WINDOW_SAMPLES: usize = 1024;
+
+/// Samples that a producer collects before it hands them over.
+pub const HOT_SAMPLES_KEPT: usize = 32;
+
+/// Rows of a split key that a producer sends to one shard before it goes on to the next: a run of
+/// them is matched together.
+pub const HOT_RUN_EVENTS: u32 = 16;
+
 /// Windows that one row can be in: each has a list of its own, so more would multiply state.
 pub const WINDOWS_PER_ROW_MAX: i64 = 4096;
 
@@ -90,6 +109,7 @@ pub const READ_AHEAD_BLOCKS: usize = 4;
 /// Row bytes at which a parser hands over fewer events.
 pub const CHUNK_ROW_BYTES_TARGET: usize = 128 << 10;
 
+const _: () = assert!(HOT_SAMPLES_KEPT <= HOT_WINDOW_SAMPLES);
 const _: () = assert!(STATE_CHUNK_BYTES_MIN.is_power_of_two());
 const _: () = assert!(STATE_CHUNK_BYTES_MAX.is_power_of_two());
 const _: () = assert!(BATCH_EVENTS_MAX.is_power_of_two());

@@ -63,6 +63,13 @@ pub trait Operator {
     /// Bytes of state as allocated.
     fn state_bytes(&self) -> u64;
 
+    /// Whether it does with the rows of a key that is split over several shards what it does with
+    /// them on one: see [`JoinSpec::spread_sides`](crate::join::JoinSpec::spread_sides), and
+    /// [`BatchKind::Copy`](crate::event::BatchKind::Copy). If not, no key is split.
+    fn splits_keys(&self) -> bool {
+        false
+    }
+
     /// The part of [`state_bytes`](Self::state_bytes) that holds nothing and waits to be used
     /// again, as far as it is known.
     fn pooled_bytes(&self) -> u64 {
@@ -342,7 +349,7 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         if events > 0
             && let Some(budget) = &mut self.budget
         {
-            budget.note_rows(&self.join);
+            budget.note_work(&self.join);
         }
         Ok(events)
     }
@@ -447,6 +454,10 @@ impl Operator for IntervalJoin {
 
     fn state_bytes(&self) -> u64 {
         IntervalJoin::state_bytes(self)
+    }
+
+    fn splits_keys(&self) -> bool {
+        self.spec().spread_sides().is_ok()
     }
 
     fn pooled_bytes(&self) -> u64 {

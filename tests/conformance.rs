@@ -5,11 +5,15 @@
 mod common;
 
 use common::{
-    EngineSubject, OperatorSubject, OracleSubject, Scenario, Subject, apply, bundles,
+    EngineSubject, OperatorSubject, OracleSubject, Scenario, SplitSubject, Subject, apply, bundles,
     bundles_laid_out, check,
 };
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use intervale::error::JoinError;
 use intervale::event::{KeyKind, Side};
+use intervale::exchange::HotKeys;
 use intervale::join::oracle::Output;
 use intervale::runtime::RuntimeChoice;
 use intervale::state::Simd;
@@ -143,6 +147,45 @@ fn engine(runtime: RuntimeChoice, shard_counts: &[usize]) {
             let Scenario { spec, sources, .. } = scenario;
             Box::new(EngineSubject::new(spec, *sources, shard_count, runtime))
         });
+    }
+}
+
+/// Whether keys of the join can be split, and nothing comes after the end.
+fn splits(scenario: &Scenario) -> bool {
+    scenario.ends_for_good() && scenario.spec.spread_sides().is_ok()
+}
+
+/// Keys are split and put together again all the time, each time at other moments.
+#[test]
+fn split_keys_conform() {
+    for keys in [KeyKind::Bytes, KeyKind::Int] {
+        let scenarios = bundles(keys);
+        assert!(scenarios.iter().filter(|scenario| splits(scenario)).count() > 500);
+        for (seed, shard_count) in (0..6).zip([2, 3, 8].into_iter().cycle()) {
+            let name = format!("split keys, {keys:?}, {shard_count} shards, seed {seed}");
+            run(&name, &scenarios, false, splits, |scenario| {
+                let Scenario { spec, sources, .. } = scenario;
+                Box::new(SplitSubject::new(spec, *sources, shard_count, seed))
+            });
+        }
+    }
+}
+
+#[test]
+fn the_engine_conforms_with_keys_split() {
+    let scenarios = bundles(KeyKind::Bytes);
+    for shard_count in [2, 3] {
+        let copies = Arc::<AtomicU64>::default();
+        let name = format!("engine, keys split, {shard_count} shards");
+        run(&name, &scenarios, false, splits, |scenario| {
+            let Scenario { spec, sources, name, .. } = scenario;
+            let forced = (HotKeys::Forced, name.len() as u64);
+            let (runtime, copies) = (RuntimeChoice::Threads, Arc::clone(&copies));
+            let subject =
+                EngineSubject::splitting(spec, *sources, shard_count, runtime, forced, copies);
+            Box::new(subject)
+        });
+        assert!(copies.load(Ordering::Relaxed) > 1_000, "{copies:?} rows were copied");
     }
 }
 

@@ -7,11 +7,14 @@ mod common;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, id_of, limits};
+use common::{
+    Arrival, OperatorSubject, OracleSubject, SplitSubject, Step, Subject, apply, id_of, limits,
+};
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
 use intervale::join::{
-    Asof, Condition, Counters, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Window,
+    Asof, Condition, Counters, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, SideCounters,
+    Window,
 };
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
@@ -95,6 +98,75 @@ fn compare(case: &Case, feed: Feed) -> Result<(), String> {
         return Err(format!("counts\nexpected {expected:?}\ngot      {got:?}\n{case:?}"));
     }
     Ok(())
+}
+
+/// Runs the oracle and shards whose keys are split and put together again all the time.
+fn compare_split(case: &Case, feed: Feed, seed: u64) -> Result<(u64, u64), String> {
+    let mut oracle = OracleSubject::new(&case.spec, case.sources);
+    let mut subject = SplitSubject::new(&case.spec, case.sources, feed.shard_count, seed);
+    let mut at = 0;
+    while at < case.steps.len() {
+        let together = batch_at(&case.steps[at..], feed.batch_events_max);
+        let (expected, got) = if together.is_empty() {
+            at += 1;
+            let step = &case.steps[at - 1];
+            (apply(&mut oracle, step), apply(&mut subject, step))
+        } else {
+            at += together.len();
+            (oracle.events(&together), subject.events(&together))
+        };
+        let (expected, got) = (sorted(&expected.unwrap()), sorted(&got.unwrap()));
+        if expected != got {
+            let steps = &case.steps[..at];
+            let spec = &case.spec;
+            return Err(format!("expected {expected:?}\ngot {got:?}\n{spec:?}\n{steps:?}"));
+        }
+    }
+    let (expected, got) = (oracle.0.counters(), subject.counters());
+    for side in Side::BOTH {
+        let (own, reference) = (got.side(side), expected.side(side));
+        let sums = |counts: &SideCounters| {
+            let matched = own.matched_rows().map(|_| counts.matched);
+            (counts.rows, counts.on_time, counts.late, counts.null_key, counts.singles, matched)
+        };
+        if sums(own) != sums(reference) {
+            return Err(format!("{side:?} {expected:?}\ngot {got:?}\n{case:?}"));
+        }
+    }
+    if (expected.pairs, 0) != (got.pairs, got.side(Side::Left).overtaken) {
+        return Err(format!("{expected:?}\ngot {got:?}\n{case:?}"));
+    }
+    Ok(subject.split())
+}
+
+/// A case as an engine's sources can have it, of a join whose keys can be split: a source that has
+/// ended says nothing more, and late rows stop nothing.
+fn for_splitting(mut case: Case) -> Option<Case> {
+    let lateness = case.spec.lateness();
+    if lateness.policy == LatePolicy::Fail {
+        case.spec = case.spec.with_lateness(Lateness { policy: LatePolicy::Drop, ..lateness });
+    }
+    for step in &mut case.steps {
+        if let Step::Watermark { ts, .. } = step {
+            // The tick before is what a table of watermarks keeps for silence.
+            *ts = (*ts).max(i64::MIN + 2);
+        }
+    }
+    let mut ended = [[false; 3]; 2];
+    let mut has_ended = false;
+    case.steps.retain(|step| {
+        let (side, source) = match *step {
+            Step::Event(ref event) => (event.side, event.source),
+            Step::Watermark { side, source, .. } | Step::Idle { side, source } => (side, source),
+            Step::Finish { side, source } => {
+                let before = std::mem::replace(&mut ended[side.index()][source], true);
+                return !before && !has_ended;
+            }
+            Step::End => return !std::mem::replace(&mut has_ended, true),
+        };
+        !ended[side.index()][source] && !has_ended
+    });
+    case.spec.spread_sides().is_ok().then_some(case)
 }
 
 /// The events of one side and source that come next with nothing between them, up to `most`.
@@ -609,6 +681,21 @@ proptest! {
         shard_count in 1..4usize,
     ) {
         prop_assert_eq!(compare(&case, Feed { batch_events_max, shard_count }), Ok(()));
+    }
+
+    /// Keys are split at moments that a seed draws.
+    #[test]
+    fn random_cases_with_split_keys(
+        case in prop_oneof![
+            2 => case(MatchChoice::All),
+            1 => prop::sample::select(&CHOICES[..]).prop_flat_map(case),
+        ].prop_filter_map("keys can be split", for_splitting),
+        batch_events_max in prop::sample::select(vec![1usize, 2, 7, 64]),
+        shard_count in prop::sample::select(vec![2usize, 3, 8]),
+        seed: u64,
+    ) {
+        let split = compare_split(&case, Feed { batch_events_max, shard_count }, seed);
+        prop_assert!(split.is_ok(), "seed {}: {}", seed, split.unwrap_err());
     }
 
     #[test]

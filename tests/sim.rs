@@ -6,7 +6,7 @@
 
 use intervale::error::JoinError;
 use intervale::event::{Key, Side};
-use intervale::exchange::Pace;
+use intervale::exchange::{HotKeys, Pace};
 use intervale::join::oracle::{Oracle, Output};
 use intervale::join::{JoinKind, JoinSpec, SinkError};
 use intervale::limits::Limits;
@@ -170,6 +170,7 @@ fn schedule(rng: &mut Rng) -> Schedule {
         batch_events: 1 + rng.below(9) as usize,
         sink_fails_at: None,
         pace: Pace { max_drift: rng.one_in(2).then(|| rng.below(60) as i64), ..Pace::default() },
+        hot_keys: HotKeys::Off,
     }
 }
 
@@ -196,7 +197,9 @@ fn check_under(seed: u64, scenario: &Scenario, schedule: &Schedule) -> Outcome {
     for side in Side::BOTH {
         let (own, reference) = (outcome.counters.side(side), oracle.counters().side(side));
         let sums = |counts: &intervale::join::SideCounters| {
-            let matched = if scenario.spec.kind().emits_pairs() { counts.matched } else { 0 };
+            // Of copied rows it is not known.
+            let is_known = scenario.spec.kind().emits_pairs() && own.matched_rows().is_some();
+            let matched = if is_known { counts.matched } else { 0 };
             (counts.rows, counts.on_time, counts.late, counts.null_key, counts.singles, matched)
         };
         assert_eq!(sums(own), sums(reference), "{side:?}; {again}");
@@ -226,6 +229,30 @@ fn any_order_gives_what_the_oracle_gives() {
     println!("{count} seeds, {pairs} pairs, {late} late rows, {parked} batches parked");
     // Scenarios in which nothing happens would prove nothing.
     assert!(count < 100 || (pairs > 10 * count && late > count && parked > 10 * count));
+}
+
+/// Keys are split and put together again all the time, at moments drawn by lot.
+#[test]
+fn split_keys_give_what_the_oracle_gives() {
+    let (mut pairs, mut copies, mut split, mut unsplit, mut count) = (0, 0, 0, 0, 0);
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let (scenario, free) = (scenario(&mut rng), schedule(&mut rng));
+        let schedule = Schedule { hot_keys: HotKeys::Forced, ..free };
+        if schedule.shard_count == 1 || scenario.spec.spread_sides().is_err() {
+            continue;
+        }
+        let outcome = check_under(seed, &scenario, &schedule);
+        count += 1;
+        pairs += outcome.counters.pairs;
+        copies += Side::BOTH.map(|side| outcome.counters.side(side).copies).iter().sum::<u64>();
+        split += outcome.hot_keys.split;
+        unsplit += outcome.hot_keys.unsplit;
+        let overtaken = Side::BOTH.map(|side| outcome.counters.side(side).overtaken);
+        assert_eq!(overtaken, [0; 2], "no source breaks its promise; seed {seed}");
+    }
+    println!("{count} seeds, {pairs} pairs, {copies} copies, split {split}, unsplit {unsplit}");
+    assert!(count < 100 || (pairs > 10 * count && copies > 10 * count && unsplit > 2 * count));
 }
 
 #[test]

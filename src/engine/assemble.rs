@@ -11,10 +11,10 @@ use crate::engine::{Engine, EngineError, Shared, StageHandle};
 use crate::error::SpecError;
 use crate::event::{KeyHasher, Side};
 use crate::exchange::{
-    Doorbell, Feed, LinkReceiver, LinkSender, Pace, Pacer, Producer, ProducerOptions, Promise,
-    Watermarks, mesh,
+    Doorbell, Feed, HotKeys, LinkReceiver, LinkSender, Pace, Pacer, Producer, ProducerOptions,
+    Promise, SplitPlan, Splitter, Watermarks, mesh,
 };
-use crate::join::{IntervalJoin, Sink};
+use crate::join::{IntervalJoin, JoinSpec, Sink};
 use crate::limits::{Limits, Overflow};
 use crate::runtime::{Control, Topology, start};
 use crate::shard::{Operator, Shard, ShardHandle};
@@ -69,12 +69,13 @@ struct Common<'a> {
     settings: &'a Settings,
     bells: &'a [Doorbell],
     pacer: &'a Pacer,
+    is_chain: bool,
 }
 
 /// The lanes of one stage, for each core.
 struct Lanes {
     options: ProducerOptions,
-    emits_pairs: bool,
+    spec: JoinSpec,
     watermarks: Watermarks,
     receivers: Vec<Vec<LinkReceiver>>,
     intakes: Vec<Option<FeedIntake>>,
@@ -107,7 +108,8 @@ impl Assembly {
             makes_room: settings.limits.overflow != Overflow::Refuse,
         };
         let pacer = Pacer::of_stages(&tables, &bells, pace);
-        let common = Common { settings: &settings, bells: &bells, pacer: &pacer };
+        let is_chain = !earlier.is_empty();
+        let common = Common { settings: &settings, bells: &bells, pacer: &pacer, is_chain };
         let late: Vec<LateBox> = bells.iter().map(|_| LateBox::default()).collect();
         let mut lanes = common.lanes(last, !earlier.is_empty());
         let stage = earlier.len();
@@ -187,7 +189,7 @@ impl Common<'_> {
         intakes.resize_with(self.bells.len(), || None);
         Lanes {
             options,
-            emits_pairs: plan.spec.kind().emits_pairs(),
+            spec: plan.spec,
             watermarks: plan.watermarks,
             receivers,
             intakes,
@@ -204,21 +206,57 @@ impl Common<'_> {
         mut sinks: impl FnMut(usize) -> Result<S, EngineError>,
     ) -> Result<(Vec<Shard<S, J>>, StageHandle), EngineError> {
         let (mut shards, mut handles): (Vec<_>, Vec<ShardHandle>) = (Vec::new(), Vec::new());
+        let mut splits_keys = true;
         for (index, links) in std::mem::take(&mut lanes.receivers).into_iter().enumerate() {
             let join = operators(stage, index, &lanes.options.hasher, self.settings.limits)?;
+            splits_keys &= join.splits_keys();
             let (table, bell) = (&lanes.watermarks, self.bells[index].clone());
             let (shard, handle) = Shard::new(join, sinks(index)?, links, table, bell);
             let number = stage * self.bells.len() + index;
             shards.push(shard.paced_by(self.pacer.clone(), number));
             handles.push(handle);
         }
+        let splitter = self.splitter(&lanes.spec, splits_keys)?;
+        if let Some(splitter) = &splitter {
+            for intake in &mut lanes.intakes {
+                *intake = intake.take().map(|intake| intake.split_by(splitter.clone()));
+            }
+        }
         let handle = StageHandle {
             shards: handles,
             watermarks: lanes.watermarks.clone(),
             producer_options: lanes.options.clone(),
-            emits_pairs: lanes.emits_pairs,
+            emits_pairs: lanes.spec.kind().emits_pairs(),
+            splitter,
         };
         Ok((shards, handle))
+    }
+
+    /// What splits the hot keys of a stage, if they can be split.
+    fn splitter(
+        &self,
+        spec: &JoinSpec,
+        splits_keys: bool,
+    ) -> Result<Option<Splitter>, EngineError> {
+        let Settings { hot_keys, hash_seed, .. } = *self.settings;
+        let spreads = match spec.spread_sides() {
+            Ok(_) if self.is_chain => Err("the keys of a chain stay on their cores"),
+            Ok(_) if !splits_keys => Err("the operator needs all rows of a key on one core"),
+            spreads => spreads,
+        };
+        let spreads = match spreads {
+            Ok(spreads) => spreads,
+            Err(why) if hot_keys == HotKeys::Forced => return Err(SpecError::Splitting(why).into()),
+            Err(_) => return Ok(None),
+        };
+        Ok(Splitter::new(SplitPlan {
+            hot_keys,
+            spreads,
+            interval: spec.interval(),
+            allowed: spec.lateness().allowed,
+            shard_count: self.bells.len(),
+            seed: hash_seed,
+        }))
     }
 
     /// What sends the results of a shard to the stage whose lanes these are: one of its sources.

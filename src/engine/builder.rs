@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::EngineError;
 use crate::event::{Event, KeyHasher, Side};
-use crate::exchange::{Feed, WatermarkSlot, Watermarks, WhenFull};
+use crate::exchange::{Feed, HotKeys, WatermarkSlot, Watermarks, WhenFull};
 use crate::join::{Emit, JoinSpec, Sink};
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX, Limits};
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, Topology};
@@ -47,6 +47,7 @@ pub(super) struct Settings {
     pub(super) max_jump: Option<i64>,
     pub(super) hash_seed: u64,
     pub(super) simd: Option<Simd>,
+    pub(super) hot_keys: HotKeys,
 }
 
 /// One join of an engine and what feeds it; a chain has several.
@@ -78,6 +79,7 @@ impl EngineBuilder<NoSinks> {
             max_jump: None,
             hash_seed: RandomState::new().build_hasher().finish(),
             simd: None,
+            hot_keys: HotKeys::default(),
         };
         EngineBuilder { settings, stage: StagePlan::new(spec), sinks: NoSinks }
     }
@@ -183,6 +185,21 @@ impl<F> EngineBuilder<F> {
     /// default. It never changes results.
     pub fn simd(mut self, simd: Simd) -> Self {
         self.settings.simd = Some(simd);
+        self
+    }
+
+    /// Whether keys that are too much for one core are split over all of them:
+    /// [`HotKeys::Auto`] by default. A split key's pairs come out of all shards' sinks, and how
+    /// many rows of the side that is copied had a match is not known then
+    /// ([`SideCounters::matched_rows`](crate::join::SideCounters::matched_rows)); all else is the
+    /// same. Not split are keys of joins for which
+    /// [`JoinSpec::spread_sides`](crate::join::JoinSpec::spread_sides) gives a reason, of chains,
+    /// and of operators that do not say they can ([`Operator::splits_keys`]); with
+    /// [`HotKeys::Forced`] such an engine does not start.
+    ///
+    /// [`Operator::splits_keys`]: crate::shard::Operator::splits_keys
+    pub fn hot_keys(mut self, hot_keys: HotKeys) -> Self {
+        self.settings.hot_keys = hot_keys;
         self
     }
 

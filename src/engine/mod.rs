@@ -55,7 +55,8 @@ use std::time::{Duration, Instant};
 use crate::error::JoinError;
 use crate::event::Side;
 use crate::exchange::{
-    Doorbell, Pacer, Producer, ProducerOptions, Promise, Watermarks, WhenFull, link,
+    Doorbell, Pacer, Producer, ProducerOptions, Promise, SplitReport, Splitter, Watermarks,
+    WhenFull, link,
 };
 use crate::join::{IntervalJoin, JoinSpec, Sink};
 use crate::runtime::{Control, End, Running, RuntimeKind};
@@ -112,6 +113,7 @@ struct StageHandle {
     watermarks: Watermarks,
     producer_options: ProducerOptions,
     emits_pairs: bool,
+    splitter: Option<Splitter>,
 }
 
 /// What workers, sources and the engine's handle share.
@@ -179,7 +181,8 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         side: Side,
         promise: Promise,
     ) -> Result<Source, EngineError> {
-        let StageHandle { shards, watermarks, producer_options, .. } = &self.stages[stage];
+        let StageHandle { shards, watermarks, producer_options, splitter, .. } =
+            &self.stages[stage];
         let slot = {
             let _held = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
             if watermarks.is_sealed() {
@@ -201,6 +204,9 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         }
         let producer = Producer::new(links, producer_options.clone());
         let mut producer = producer.paced_by(self.pacer.clone());
+        if let Some(splitter) = splitter {
+            producer = producer.split_by(splitter.clone());
+        }
         let port = producer.add_port(slot, promise);
         if let Some(ticks) = self.max_jump {
             producer.limit_jumps(port, ticks);
@@ -247,11 +253,12 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
 
     /// What a stage did so far; `None` when it has ended.
     fn metrics_of_stage(&self, stage: usize) -> Option<Metrics> {
-        let StageHandle { shards, watermarks, .. } = &self.stages[stage];
+        let handle = &self.stages[stage];
+        let StageHandle { shards, watermarks, .. } = handle;
         let asked: Vec<_> = shards.iter().map(ShardHandle::report).collect();
         let reports: Option<Vec<ShardReport>> =
             asked.into_iter().map(|reply| reply?.recv().ok()).collect();
-        Some(Metrics::new(reports?, watermarks))
+        Some(Metrics::new(reports?, watermarks, handle.split()))
     }
 
     /// Each side's watermark now, by [`Side::index`], without asking the cores.
@@ -354,6 +361,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
                 regressed: Side::BOTH.map(|side| handle.watermarks.regressed(side)),
                 jumped: Side::BOTH.map(|side| handle.watermarks.jumped(side)),
                 watermarks: Side::BOTH.map(|side| handle.last_watermark(side)),
+                hot_keys: handle.split(),
                 elapsed,
                 runtime,
                 cores: self.cores.clone(),
@@ -412,6 +420,11 @@ impl StageHandle {
             barrier.recv().map_err(|_| EngineError::Stopped)?;
         }
         Ok(())
+    }
+
+    /// What was split of its hot keys.
+    fn split(&self) -> SplitReport {
+        self.splitter.as_ref().map(Splitter::report).unwrap_or_default()
     }
 
     /// Checks that nothing which the stage before gave out was late here, and so lost.

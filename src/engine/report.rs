@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::error::JoinError;
 use crate::event::Side;
-use crate::exchange::Watermarks;
+use crate::exchange::{SplitReport, Watermarks};
 use crate::join::Counters;
 use crate::runtime::RuntimeKind;
 use crate::shard::ShardReport;
@@ -22,6 +22,8 @@ pub struct Metrics {
     pub regressed: [u64; 2],
     /// Events further ahead than a limit on jumps lets a watermark go, by side.
     pub jumped: [u64; 2],
+    /// What was split of the hot keys.
+    pub hot_keys: SplitReport,
     /// Bytes of state now, as allocated, over all shards.
     pub state_bytes: u64,
     /// Of these, what holds no row and waits to be used again.
@@ -31,12 +33,17 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(shards: Vec<ShardReport>, table: &Watermarks) -> Metrics {
+    pub(super) fn new(
+        shards: Vec<ShardReport>,
+        table: &Watermarks,
+        hot_keys: SplitReport,
+    ) -> Metrics {
         Metrics {
             counters: sum_counters(&shards),
             watermarks: Side::BOTH.map(|side| table.side(side)),
             regressed: Side::BOTH.map(|side| table.regressed(side)),
             jumped: Side::BOTH.map(|side| table.jumped(side)),
+            hot_keys,
             state_bytes: shards.iter().map(|shard| shard.state_bytes).sum(),
             state_bytes_pooled: shards.iter().map(|shard| shard.state_bytes_pooled).sum(),
             shards,
@@ -81,6 +88,8 @@ pub struct Report {
     pub watermarks: [Option<i64>; 2],
     /// The smaller of them.
     pub watermark: Option<i64>,
+    /// What was split of the hot keys; the copies that it took are in `counters`.
+    pub hot_keys: SplitReport,
     /// From start to end.
     pub elapsed: Duration,
     /// What drove the shards.
@@ -102,6 +111,7 @@ pub(super) struct Run {
     pub(super) regressed: [u64; 2],
     pub(super) jumped: [u64; 2],
     pub(super) watermarks: [Option<i64>; 2],
+    pub(super) hot_keys: SplitReport,
     pub(super) elapsed: Duration,
     pub(super) runtime: RuntimeKind,
     pub(super) cores: Vec<Option<usize>>,
@@ -122,6 +132,7 @@ impl Report {
             state_bytes_peak: run.state_bytes_peak,
             watermarks: run.watermarks,
             watermark: run.watermarks.iter().flatten().min().copied(),
+            hot_keys: run.hot_keys,
             elapsed: run.elapsed,
             runtime: run.runtime,
             cores: run.cores,

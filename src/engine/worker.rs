@@ -10,7 +10,7 @@ use crate::engine::Shared;
 use crate::engine::error::Fault;
 use crate::engine::source::{Served, SourceCell};
 use crate::error::{JoinError, SourceError};
-use crate::exchange::{Feed, FeedProgress, Flow, Pacer, Producer};
+use crate::exchange::{Feed, FeedProgress, Flow, Pacer, Producer, Splitter};
 use crate::join::Sink;
 use crate::runtime::{StepOutcome, Worker};
 use crate::shard::{Operator, Progress, Shard, ShardError, ShardReport};
@@ -91,6 +91,12 @@ impl Drop for EndGuard {
 impl FeedIntake {
     pub(super) fn new(producer: Producer, feeds: Vec<Box<dyn Feed>>, pacer: Pacer) -> FeedIntake {
         FeedIntake { producer, feeds, pacer, events_flushed: 0 }
+    }
+
+    /// Splits hot keys with all other producers of the join.
+    pub(super) fn split_by(mut self, splitter: Splitter) -> FeedIntake {
+        self.producer = self.producer.split_by(splitter);
+        self
     }
 
     /// Gives each feed a turn. Returns whether anything moved.

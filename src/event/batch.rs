@@ -14,8 +14,14 @@ pub enum BatchKind {
     /// Events without a key: never stored, matched with nothing, padded at once by an outer join.
     /// They are never late; by `lags`, results are put in order.
     NullKey,
-    /// Events that their source found late under `LatenessClock::Own`; `lags` says by how much.
+    /// Events that their producer found late, as it does under `LatenessClock::Own`; `lags` says by
+    /// how much.
     Late,
+    /// Events with a key that their producer found on time: the shard does not judge them again.
+    Judged,
+    /// Copies of `Judged` events of a key that is split over all shards. They are matched and
+    /// stored like those, and counted as copies only.
+    Copy,
 }
 
 /// An event as it is handed to a sink: borrowed from state or from a batch, valid for the call.

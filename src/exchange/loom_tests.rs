@@ -8,6 +8,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::doorbell::Doorbell;
+use super::hot::seen::{Member, Routed, Version};
 use super::lane::{Receiver, Refused, Sender, lane};
 use super::sync::{Arc, Edge, planted};
 use super::watermarks::{WatermarkReader, WatermarkSlot, Watermarks};
@@ -256,4 +257,59 @@ fn doorbell_model() {
 fn no_ring_is_lost() {
     loom::model(doorbell_model);
     assert_found("deadlock", Some(Edge::DoorbellFence), doorbell_model);
+}
+
+/// A producer routes two right events, each by the version it knows: before version 2 to their home
+/// only, from then on to all shards. Whoever publishes version 2 waits until it is seen by all and
+/// takes the largest time that went home only: left rows that meet nothing older may be spread.
+/// Between its two events the producer is quiet if it `rests`.
+fn split_model(waits: bool, rests: bool) {
+    let newest = Arc::new(Version::new(1));
+    let member = Arc::new(Member::new());
+    let producer = thread::spawn({
+        let (newest, member) = (newest.clone(), member.clone());
+        move || {
+            let (mut version, mut routed, mut home_only) = (1, Routed::NONE, i64::MIN);
+            for ts in [10, 20] {
+                let is_at_work = ts == 20 && !rests;
+                let loaded =
+                    if is_at_work { newest.load() } else { member.enter(version, &newest) };
+                if loaded != version {
+                    version = loaded;
+                    member.saw(version, routed);
+                }
+                routed.all[1] = ts;
+                if version < 2 {
+                    home_only = ts;
+                }
+                if rests || ts == 20 {
+                    member.leave(routed);
+                }
+            }
+            home_only
+        }
+    });
+    newest.publish(2);
+    let is_seen = member.has_seen(2) || !waits;
+    let last = is_seen.then(|| member.routed().all[1]);
+    let home_only = producer.join().unwrap();
+    if let Some(last) = last {
+        assert!(home_only <= last, "a row at {home_only} was not copied, and {last} was the last");
+    }
+}
+
+#[test]
+fn no_row_is_missed_when_a_key_is_split() {
+    for rests in [true, false] {
+        loom::model(move || split_model(true, rests));
+    }
+}
+
+#[test]
+fn every_part_of_splitting_is_needed() {
+    for edge in [Edge::SplitFence, Edge::SplitLeave, Edge::SplitSeen] {
+        assert_found("was not copied", Some(edge), || split_model(true, true));
+    }
+    assert_found("was not copied", Some(Edge::SplitSaw), || split_model(true, false));
+    assert_found("was not copied", None, || split_model(false, true));
 }

@@ -8,12 +8,13 @@
 //! and prove that each part of it is needed.
 //!
 //! Reading order: [`lane`] (the ring), [`mod@mesh`] (links: a lane and its way back),
-//! [`partition`], [`watermarks`], [`pace`] (who may push now), [`producer`] (everything one core
-//! needs to send), [`feed`] (what a core asks for events), [`doorbell`] (how a sleeping core is
-//! woken).
+//! [`partition`], [`watermarks`], [`pace`] (who may push now), [`hot`] (keys that are too much for
+//! one core), [`producer`] (everything one core needs to send), [`feed`] (what a core asks for
+//! events), [`doorbell`] (how a sleeping core is woken).
 
 pub mod doorbell;
 pub mod feed;
+pub mod hot;
 pub mod lane;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -26,6 +27,7 @@ pub mod watermarks;
 
 pub use doorbell::Doorbell;
 pub use feed::{Feed, FeedProgress};
+pub use hot::{HotKeys, SplitPlan, SplitReport, Splitter};
 pub use mesh::{LinkReceiver, LinkSender, Mesh, link, mesh};
 pub use pace::{Pace, Pacer, Room, RowsAhead, WhenFull};
 pub use partition::shard_of;

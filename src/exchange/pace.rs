@@ -22,7 +22,8 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam::utils::CachePadded;
 
 use crate::event::{EventBatch, Side};
-use crate::exchange::sync::{Arc, AtomicBool, AtomicI64, Ordering};
+use crate::exchange::hot::Surroundings;
+use crate::exchange::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::exchange::{Doorbell, Slowest, WatermarkSlot, Watermarks};
 use crate::limits::{
     CHUNK_EVENTS_MAX, IN_FLIGHT_BYTES_BASE, IN_FLIGHT_BYTES_PER_SHARD, IN_FLIGHT_STATE_SHARE,
@@ -70,6 +71,8 @@ struct Shared {
     callers: Mutex<Vec<Doorbell>>,
     /// By stage and shard: the smaller of the watermarks whose rows it has freed.
     freed: Box<[CachePadded<AtomicI64>]>,
+    /// Likewise: events that it has joined and pairs that it has found.
+    work: Box<[CachePadded<[AtomicU64; 2]>]>,
 }
 
 /// Over all shards.
@@ -147,6 +150,7 @@ impl Pacer {
             bells: bells.into(),
             callers: Mutex::default(),
             freed: (0..shard_count).map(|_| start()).collect(),
+            work: (0..shard_count).map(|_| Default::default()).collect(),
         }))
     }
 
@@ -311,6 +315,21 @@ impl Pacer {
         self.ring();
     }
 
+    /// A shard has joined so many events so far and found so many pairs.
+    pub(crate) fn note_work(&self, shard: usize, events: u64, pairs: u64) {
+        // Relaxed: figures by which hot keys are found, of which nothing else follows.
+        self.0.work[shard][0].store(events, Ordering::Relaxed);
+        self.0.work[shard][1].store(pairs, Ordering::Relaxed);
+    }
+
+    /// What hot keys are found by, beside samples.
+    pub(super) fn surroundings(&self) -> Surroundings {
+        // Relaxed: see `note_work`.
+        let sum = |of: usize| self.0.work.iter().map(|work| work[of].load(Ordering::Relaxed)).sum();
+        let (state_bytes, state_bytes_max) = (self.state_bytes(), self.state_bytes_max());
+        Surroundings { events: sum(0), pairs: sum(1), state_bytes, state_bytes_max }
+    }
+
     /// Calls those who were refused.
     fn ring(&self) {
         // Relaxed: see `admits`. Loaded first, because it is seldom set.
@@ -363,7 +382,7 @@ impl Pacer {
     }
 
     /// The watermark whose rows every shard has freed.
-    fn freed_to(&self) -> i64 {
+    pub(super) fn freed_to(&self) -> i64 {
         freed_to(&self.0.freed)
     }
 }

@@ -17,12 +17,12 @@ pub const fn shard_of(value: u64, shard_count: usize) -> usize {
 pub(super) struct Sorter {
     /// Where the places of each shard end in `places`; those of the next begin there.
     ends: Vec<u16>,
-    shards: Vec<u8>,
+    shards: Vec<u16>,
     places: Vec<u8>,
 }
 
-// A place and a shard fit a byte each.
-const _: () = assert!(BATCH_EVENTS_MAX <= 256 && SHARD_COUNT_MAX <= 256);
+// A place fits a byte, and one shard more than there may be fits two.
+const _: () = assert!(BATCH_EVENTS_MAX <= 256 && SHARD_COUNT_MAX < u16::MAX as usize);
 
 impl Sorter {
     /// Sorts the places `0..values.len()`, in order within each shard.
@@ -30,17 +30,32 @@ impl Sorter {
     /// # Panics
     /// When there are more than [`BATCH_EVENTS_MAX`] values, or more than 256 shards.
     pub(super) fn sort(&mut self, shard_count: usize, values: &[u64]) {
-        assert!(values.len() <= BATCH_EVENTS_MAX && shard_count <= SHARD_COUNT_MAX);
+        self.sort_by(shard_count, values.len(), |place| shard_of(values[place], shard_count));
+    }
+
+    /// Sorts the places `0..count`, in order within each shard, by where each belongs; what belongs
+    /// to shard `shard_count` is left out.
+    ///
+    /// # Panics
+    /// As [`sort`](Self::sort), or when a shard is larger than that.
+    #[inline]
+    pub(super) fn sort_by(
+        &mut self,
+        shard_count: usize,
+        count: usize,
+        mut belongs: impl FnMut(usize) -> usize,
+    ) {
+        assert!(count <= BATCH_EVENTS_MAX && shard_count <= SHARD_COUNT_MAX);
         self.ends.clear();
-        self.ends.resize(shard_count, 0);
+        self.ends.resize(shard_count + 1, 0);
         self.shards.resize(BATCH_EVENTS_MAX, 0);
         self.places.resize(BATCH_EVENTS_MAX, 0);
-        let shards = &mut self.shards[..values.len()];
-        for (shard, &value) in shards.iter_mut().zip(values) {
-            let own = shard_of(value, shard_count);
+        let shards = &mut self.shards[..count];
+        for (place, shard) in shards.iter_mut().enumerate() {
+            let own = belongs(place);
             self.ends[own] += 1;
-            // Cannot truncate: there are at most 256 shards.
-            *shard = own as u8;
+            // Cannot truncate: there are far fewer shards.
+            *shard = own as u16;
         }
         let mut start = 0;
         for end in &mut self.ends {

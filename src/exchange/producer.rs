@@ -1,5 +1,6 @@
 //! Everything one core needs to send events to all shards.
 
+mod hot;
 mod pacing;
 mod port;
 mod spread;
@@ -16,6 +17,7 @@ use crate::exchange::{LinkSender, Pacer, WatermarkSlot};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
 use crate::time::{Lateness, LatenessClock, Timestamp};
 
+use hot::{Hot, Target};
 use port::{Port, PortState};
 
 /// What a producer must know of the join it feeds.
@@ -65,6 +67,8 @@ pub struct ProducerCounters {
     pub batches: u64,
     /// Batches that found their lane full at first.
     pub parked: u64,
+    /// Copies that were sent of events of split keys, beside those events.
+    pub copies: u64,
 }
 
 /// One core's way to all shards: partial batches, links, and the watermarks of its sources.
@@ -86,18 +90,24 @@ pub struct Producer {
     full: Vec<bool>,
     /// Work space.
     sorter: Sorter,
+    /// Likewise: places of a batch that have a word of their own.
+    taken: Vec<(u8, Target, bool)>,
     now_ns: u64,
     oldest_ns: Option<u64>,
     unpublished: bool,
     stopped: bool,
     counters: ProducerCounters,
+    hot: Hot,
 }
 
 /// Kinds of batches a port can have open, by their place in it.
-const KINDS: [BatchKind; 3] = [BatchKind::Keyed, BatchKind::NullKey, BatchKind::Late];
+const KINDS: [BatchKind; 5] =
+    [BatchKind::Keyed, BatchKind::NullKey, BatchKind::Late, BatchKind::Judged, BatchKind::Copy];
 const KEYED: usize = 0;
 const NULL_KEY: usize = 1;
 const LATE: usize = 2;
+const JUDGED: usize = 3;
+const COPY: usize = 4;
 
 impl Producer {
     /// A producer with its links, one for each shard in the shards' order.
@@ -110,6 +120,7 @@ impl Producer {
         Producer {
             full: vec![false; links.len()],
             sorter: Sorter::default(),
+            taken: Vec::new(),
             links,
             options,
             pacer: None,
@@ -121,6 +132,7 @@ impl Producer {
             unpublished: false,
             stopped: false,
             counters: ProducerCounters::default(),
+            hot: Hot::off(),
         }
     }
 
@@ -155,49 +167,21 @@ impl Producer {
     ) -> Result<Flow, PushError> {
         self.admit(port)?;
         let value = self.options.hasher.value(key)?;
-        let (kind, lag) = self.judge(port, matches!(key, Key::Null), ts.ticks());
-        let shard = self.shard_of(port, kind, value);
-        let batch = self.open_batch(port, kind, shard, self.now_ns);
+        if self.hot.is_due() {
+            self.look(port, value)?;
+        }
+        let judged = self.judge(port, matches!(key, Key::Null), ts.ticks());
+        let (to, is_copied) = self.route(port, judged, value, ts.ticks());
+        let batch = self.open_batch(port, to.kind, to.shard, self.now_ns);
         batch.push_with_value(value, key, ts, row)?;
-        if lag > 0 {
-            batch.set_lag(lag);
+        if to.lag > 0 {
+            batch.set_lag(to.lag);
         }
-        self.count(port, ts.ticks(), kind == LATE);
-        self.send_if_full(port, kind, shard)?;
-        Ok(self.flow())
-    }
-
-    /// Pushes a batch of one source: its events are judged (under [`LatenessClock::Own`]) and
-    /// spread over the shards. The batch's own `source` and side are not looked at; its
-    /// `arrived_ns` counts as the events' arrival unless it is 0.
-    ///
-    /// # Errors
-    /// [`PushError`]; nothing was taken unless the error is [`PushError::Stopped`].
-    pub fn push_batch(&mut self, port: PortId, batch: &EventBatch) -> Result<Flow, PushError> {
-        self.admit(port)?;
-        let arrived_ns = if batch.arrived_ns == 0 { self.now_ns } else { batch.arrived_ns };
-        // Batches of huge rows go event by event, so that what is open stays near its target.
-        let is_plain = batch.kind == BatchKind::Keyed && batch.row_bytes() < BATCH_ROW_BYTES_TARGET;
-        if is_plain && self.is_on_time(port, batch) {
-            self.spread(port, batch, arrived_ns)?;
-            return Ok(self.flow());
+        self.count(port, ts.ticks(), to.kind == LATE);
+        if is_copied {
+            self.copy_last(port, to.shard, self.now_ns)?;
         }
-        let null_key = batch.kind == BatchKind::NullKey;
-        let judged_kind = if null_key { NULL_KEY } else { LATE };
-        for (index, (&value, &ts)) in batch.keys().iter().zip(batch.timestamps()).enumerate() {
-            let (kind, lag) = match batch.lags().get(index) {
-                Some(&lag) => (judged_kind, lag),
-                None => self.judge(port, null_key, ts),
-            };
-            let shard = self.shard_of(port, kind, value);
-            let open = self.open_batch(port, kind, shard, arrived_ns);
-            open.push_from(batch, index);
-            if lag > 0 {
-                open.set_lag(lag);
-            }
-            self.count(port, ts, kind == LATE);
-            self.send_if_full(port, kind, shard)?;
-        }
+        self.send_if_full(port, to.kind, to.shard)?;
         Ok(self.flow())
     }
 
@@ -260,18 +244,9 @@ impl Producer {
     /// # Errors
     /// [`PushError::Stopped`] when a shard is gone.
     pub fn flush(&mut self) -> Result<Flow, PushError> {
+        self.rest();
         self.retry()?;
-        while let Some((port, place)) = self.open.pop() {
-            let open = &mut self.ports[port as usize].open[place as usize];
-            open.listed = false;
-            let Some(batch) = open.batch.take() else { continue };
-            let shard = place as usize % self.links.len();
-            if batch.is_empty() {
-                self.links[shard].keep(batch);
-            } else {
-                self.send(shard, batch)?;
-            }
-        }
+        self.send_open()?;
         if !self.parked.is_empty() {
             return Ok(Flow::Blocked);
         }
@@ -356,6 +331,21 @@ impl Producer {
         (if null_key { NULL_KEY } else { LATE }, threshold.saturating_sub(ts))
     }
 
+    /// Where an event goes that was judged, and whether copies of it go to all other shards.
+    #[inline]
+    fn route(
+        &mut self,
+        port: PortId,
+        (kind, lag): (usize, i64),
+        value: u64,
+        ts: i64,
+    ) -> (Target, bool) {
+        if kind == KEYED && self.hot.may_hold(value) {
+            return self.target(port, value, ts);
+        }
+        (Target { kind, shard: self.shard_of(port, kind, value), lag }, false)
+    }
+
     #[inline]
     fn shard_of(&self, port: PortId, kind: usize, value: u64) -> usize {
         if kind == NULL_KEY {
@@ -410,6 +400,22 @@ impl Producer {
             Some(batch) => self.send(shard, batch),
             None => Ok(()),
         }
+    }
+
+    /// Sends all open batches.
+    fn send_open(&mut self) -> Result<(), PushError> {
+        while let Some((port, place)) = self.open.pop() {
+            let open = &mut self.ports[port as usize].open[place as usize];
+            open.listed = false;
+            let Some(batch) = open.batch.take() else { continue };
+            let shard = place as usize % self.links.len();
+            if batch.is_empty() {
+                self.links[shard].keep(batch);
+            } else {
+                self.send(shard, batch)?;
+            }
+        }
+        Ok(())
     }
 
     fn send(&mut self, shard: usize, batch: Box<EventBatch>) -> Result<(), PushError> {

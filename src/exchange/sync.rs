@@ -32,6 +32,14 @@ pub(crate) enum Edge {
     WatermarkLoad,
     /// Both fences of a doorbell.
     DoorbellFence,
+    /// Both fences between a version of the split keys and those who route by it.
+    SplitFence,
+    /// A producer says that it has seen a version, after what it routed before.
+    SplitSaw,
+    /// A producer says that it is quiet, after what it routed.
+    SplitLeave,
+    /// Whoever splits keys sees what a producer has seen.
+    SplitSeen,
 }
 
 /// The ordering of one edge: `sound`, unless a loom test planted a fault there.

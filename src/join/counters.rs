@@ -15,7 +15,8 @@ pub struct SideCounters {
     pub late: u64,
     /// Events without a key, whatever their time: they are never judged late.
     pub null_key: u64,
-    /// On-time rows with at least one match so far.
+    /// On-time rows with at least one match so far; where there are copies, each of them counts
+    /// for itself: see [`matched_rows`](Self::matched_rows).
     pub matched: u64,
     /// Late rows that matched, under `LatePolicy::Join`.
     pub late_matched: u64,
@@ -30,12 +31,26 @@ pub struct SideCounters {
     pub shed: u64,
     /// Of these, the ones that had no match by then.
     pub shed_unmatched: u64,
+    /// Copies of other shards' rows, of keys that are split: none of them is in the counts above
+    /// but `matched`, `stored` and `freed`.
+    pub copies: u64,
+    /// Rows and copies that their producer found on time and that the watermark had overtaken on
+    /// their way: what they should have met may have been freed. Only rows that come after their
+    /// own source has promised that they do not, or out of a source that was idle.
+    pub overtaken: u64,
 }
 
 impl SideCounters {
-    /// On-time rows without a match so far.
+    /// On-time rows with at least one match so far, and without; `None` where rows were copied to
+    /// other shards, as it is not known then which of the matches are the same row's.
+    pub fn matched_rows(&self) -> Option<(u64, u64)> {
+        (self.copies == 0).then(|| (self.matched, self.unmatched()))
+    }
+
+    /// On-time rows without a match so far; where there are copies, fewer: see
+    /// [`matched_rows`](Self::matched_rows).
     pub fn unmatched(&self) -> u64 {
-        self.on_time - self.matched
+        self.on_time.saturating_sub(self.matched)
     }
 
     /// Rows in state now.
@@ -56,6 +71,8 @@ impl SideCounters {
         self.freed += other.freed;
         self.shed += other.shed;
         self.shed_unmatched += other.shed_unmatched;
+        self.copies += other.copies;
+        self.overtaken += other.overtaken;
     }
 }
 
@@ -115,7 +132,8 @@ impl Counters {
                     counts.rows, counts.on_time, counts.late, counts.null_key
                 )));
             }
-            if counts.matched > counts.on_time || counts.freed + counts.shed > counts.stored {
+            let matched_max = counts.on_time + counts.copies;
+            if counts.matched > matched_max || counts.freed + counts.shed > counts.stored {
                 return Err(JoinError::Unbalanced(format!("{name}: {counts:?}")));
             }
         }

@@ -104,7 +104,9 @@ impl IntervalJoin {
             self.check_state(batch)?;
         }
         let count = batch.len() as u64;
-        self.counters.sides[batch.side().index()].rows += count;
+        if batch.kind != BatchKind::Copy {
+            self.counters.sides[batch.side().index()].rows += count;
+        }
         match batch.kind {
             BatchKind::NullKey => {
                 self.on_null_keys(batch, out);
@@ -115,6 +117,7 @@ impl IntervalJoin {
                 self.classify(batch, |index, _| Some(lag_of(index)), out)?;
             }
             BatchKind::Keyed => self.judge(batch, out)?,
+            BatchKind::Judged | BatchKind::Copy => self.take_judged(batch),
         }
         self.join(batch, out)
     }
@@ -281,6 +284,22 @@ impl IntervalJoin {
         }
         self.counters.sides[batch.side().index()].on_time += batch.len() as u64;
         Ok(())
+    }
+
+    /// Counts what its producer has found on time.
+    fn take_judged(&mut self, batch: &EventBatch) {
+        self.classes.clear();
+        let lateness = self.spec.lateness();
+        let counters = &mut self.counters.sides[batch.side().index()];
+        match batch.kind {
+            BatchKind::Copy => counters.copies += batch.len() as u64,
+            _ => counters.on_time += batch.len() as u64,
+        }
+        if lateness.clock == LatenessClock::Merged {
+            let threshold = lateness.threshold(self.watermarks[0].min(self.watermarks[1]));
+            let overtaken = batch.timestamps().iter().filter(|&&ts| ts < threshold);
+            counters.overtaken += overtaken.count() as u64;
+        }
     }
 
     /// Notes for every event whether it is late, and does what the policy says.

@@ -20,6 +20,7 @@ mod rules;
 mod single;
 mod slots;
 mod spec;
+mod splitting;
 mod visit;
 mod window;
 mod windowed;

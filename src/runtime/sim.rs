@@ -10,7 +10,8 @@ use std::fmt;
 use crate::error::{PushError, SpecError};
 use crate::event::{Event, EventBatch, Key, KeyHasher, Side};
 use crate::exchange::{
-    Doorbell, Flow, Pace, Pacer, PortId, Producer, ProducerOptions, Promise, Watermarks, link,
+    Doorbell, Flow, HotKeys, Pace, Pacer, PortId, Producer, ProducerOptions, Promise, SplitPlan,
+    SplitReport, Splitter, Watermarks, link,
 };
 use crate::join::oracle::Output;
 use crate::join::{Counters, Emit, IntervalJoin, JoinSpec, Sink, SinkError};
@@ -74,6 +75,8 @@ pub struct Schedule {
     pub sink_fails_at: Option<u64>,
     /// What sources are held to: those that are refused say nothing in their turn.
     pub pace: Pace,
+    /// Whether keys are split, where the join allows it.
+    pub hot_keys: HotKeys,
 }
 
 /// What came out.
@@ -91,6 +94,8 @@ pub struct Outcome {
     pub waited: u64,
     /// Most bytes of state at the same time.
     pub state_bytes_peak: u64,
+    /// What was split.
+    pub hot_keys: SplitReport,
 }
 
 /// Why a simulation did not come to its end.
@@ -159,6 +164,7 @@ pub fn run(scenario: &Scenario, schedule: &Schedule) -> Result<Outcome, SimError
         parked: sim.parked,
         waited: sim.waited,
         state_bytes_peak: sim.pacer.state_bytes_peak(),
+        hot_keys: sim.splitter.as_ref().map(Splitter::report).unwrap_or_default(),
     };
     for actor in sim.shards {
         let (_, sink, report) = actor.shard.into_parts();
@@ -180,6 +186,7 @@ struct Sim<'a> {
     hasher: KeyHasher,
     table: Watermarks,
     pacer: Pacer,
+    splitter: Option<Splitter>,
     cores: Vec<Core>,
     shards: Vec<ShardActor>,
     turns: u64,
@@ -231,6 +238,7 @@ impl<'a> Sim<'a> {
             hasher,
             table,
             pacer,
+            splitter: splitter(&scenario.spec, schedule),
             cores: Vec::new(),
             shards,
             turns: 0,
@@ -264,7 +272,11 @@ impl<'a> Sim<'a> {
             lateness: self.scenario.spec.lateness(),
             batch_events: self.schedule.batch_events,
         };
-        let producer = Some(Producer::new(links.collect(), options).paced_by(self.pacer.clone()));
+        let mut producer = Producer::new(links.collect(), options).paced_by(self.pacer.clone());
+        if let Some(splitter) = &self.splitter {
+            producer = producer.split_by(splitter.clone());
+        }
+        let producer = Some(producer);
         self.cores.push(Core { producer, feeds: Vec::new(), stalled_until: 0 });
         self.cores.len() - 1
     }
@@ -400,6 +412,17 @@ impl<'a> Sim<'a> {
         }
         Ok(())
     }
+}
+
+fn splitter(spec: &JoinSpec, schedule: &Schedule) -> Option<Splitter> {
+    Splitter::new(SplitPlan {
+        hot_keys: schedule.hot_keys,
+        spreads: spec.spread_sides().ok()?,
+        interval: spec.interval(),
+        allowed: spec.lateness().allowed,
+        shard_count: schedule.shard_count,
+        seed: schedule.seed,
+    })
 }
 
 /// Collects results under the ids that rows carry.

@@ -36,6 +36,13 @@ impl Operator for AnyJoin {
         AnyJoin::state_bytes(self)
     }
 
+    fn splits_keys(&self) -> bool {
+        match self {
+            AnyJoin::Interval(join) => join.spec().spread_sides().is_ok(),
+            AnyJoin::Window(_) => false,
+        }
+    }
+
     fn pooled_bytes(&self) -> u64 {
         AnyJoin::pooled_bytes(self)
     }

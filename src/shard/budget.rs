@@ -113,6 +113,14 @@ impl Budget {
         }
     }
 
+    /// Events were joined.
+    pub(super) fn note_work<J: Operator>(&mut self, join: &J) {
+        let counters = join.counters();
+        let events = Side::BOTH.map(|side| counters.side(side).rows + counters.side(side).copies);
+        self.pacer.note_work(self.number, events[0] + events[1], counters.pairs);
+        self.note_rows(join);
+    }
+
     /// Returns the rows of all shards.
     pub(super) fn note_rows<J: Operator>(&mut self, join: &J) -> u64 {
         let rows = Side::BOTH.map(|side| join.counters().side(side).buffered());

@@ -1,11 +1,13 @@
 //! The whole engine as a subject: sources, lanes, shards on threads, sinks.
 
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use intervale::engine::{Engine, Source};
 use intervale::error::JoinError;
 use intervale::event::{Event, Key, KeyKind, Side};
+use intervale::exchange::HotKeys;
 use intervale::join::oracle::Output;
 use intervale::join::{AnyJoin, Emit, JoinSpec, Sink};
 use intervale::runtime::{CoreChoice, RuntimeChoice};
@@ -15,7 +17,7 @@ use super::operator::{id_of, int_key};
 use super::subject::{Arrival, Subject};
 
 /// Everything that the sinks of all shards took.
-type Taken = Arc<Mutex<Vec<Output>>>;
+pub type Taken = Arc<Mutex<Vec<Output>>>;
 
 /// An engine with a barrier after every step, so that it is known which step caused what.
 pub struct EngineSubject {
@@ -24,9 +26,12 @@ pub struct EngineSubject {
     sources: [Vec<Option<Source>>; 2],
     keys: KeyKind,
     taken: Taken,
+    /// Copies of rows that the engines of all such subjects made.
+    copies: Arc<AtomicU64>,
 }
 
-struct Record(Taken);
+/// Takes what comes out, under the ids in the rows.
+pub struct Record(Taken);
 
 impl EngineSubject {
     pub fn new(
@@ -34,6 +39,19 @@ impl EngineSubject {
         sources: [usize; 2],
         shard_count: usize,
         runtime: RuntimeChoice,
+    ) -> EngineSubject {
+        let hot_keys = (HotKeys::Auto, 1);
+        EngineSubject::splitting(spec, sources, shard_count, runtime, hot_keys, Arc::default())
+    }
+
+    /// With keys split in turns that are drawn from a seed; counts the copies.
+    pub fn splitting(
+        spec: &JoinSpec,
+        sources: [usize; 2],
+        shard_count: usize,
+        runtime: RuntimeChoice,
+        (hot_keys, seed): (HotKeys, u64),
+        copies: Arc<AtomicU64>,
     ) -> EngineSubject {
         let (taken, spec) = (Taken::default(), spec.clone());
         // Each shard gets an equal part.
@@ -43,6 +61,8 @@ impl EngineSubject {
             .cores(CoreChoice::count(shard_count).expect("a count of shards"))
             .runtime(runtime)
             .limits(whole)
+            .hot_keys(hot_keys)
+            .hash_seed(seed)
             .sinks(|_| Record(Arc::clone(&taken)))
             .start_with(|_, hasher, limits| {
                 AnyJoin::new(spec.clone(), hasher.clone(), limits, None)
@@ -53,7 +73,7 @@ impl EngineSubject {
             (0..sources[side.index()]).map(add).collect()
         });
         engine.seal();
-        EngineSubject { engine: Some(engine), sources, keys: spec.keys(), taken }
+        EngineSubject { engine: Some(engine), sources, keys: spec.keys(), taken, copies }
     }
 
     fn source(&mut self, side: Side, source: usize) -> &mut Source {
@@ -66,7 +86,10 @@ impl EngineSubject {
         match &self.engine {
             Some(_) if ended => {
                 let engine = self.engine.take().expect("it is there");
-                engine.finish().expect("the engine ends well, with counts that add up");
+                let ended = engine.finish().expect("it ends well, with counts that add up");
+                let counters = ended.report.counters;
+                let copies = Side::BOTH.map(|side| counters.side(side).copies);
+                self.copies.fetch_add(copies[0] + copies[1], Ordering::Relaxed);
             }
             Some(engine) => engine.flush().expect("the engine runs"),
             None => {}
@@ -114,6 +137,10 @@ impl Subject for EngineSubject {
 }
 
 impl Record {
+    pub fn new(taken: Taken) -> Record {
+        Record(taken)
+    }
+
     fn take(&mut self, output: Output) {
         self.0.lock().expect("no sink panicked").push(output);
     }

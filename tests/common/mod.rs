@@ -7,11 +7,13 @@ mod engine;
 mod operator;
 pub mod run;
 mod scenario;
+mod split;
 mod subject;
 
 pub use engine::EngineSubject;
 pub use operator::{OperatorSubject, id_of};
 pub use scenario::{Scenario, bundles, bundles_laid_out, check};
+pub use split::SplitSubject;
 pub use subject::{Arrival, OracleSubject, Step, Subject, apply};
 
 use intervale::limits::Limits;

@@ -10,6 +10,8 @@ pub(super) struct Port {
     pub(super) slot: WatermarkSlot,
     pub(super) promise: Promise,
     pub(super) seen: BoundedDisorder,
+    /// The largest time of all, whatever a limit on jumps makes of it.
+    pub(super) max_ts: i64,
     /// The watermark so far: what `seen` says, or what was promised.
     pub(super) watermark: i64,
     pub(super) published: i64,
@@ -48,6 +50,7 @@ impl Port {
             slot,
             promise,
             seen: BoundedDisorder::new(disorder),
+            max_ts: i64::MIN,
             watermark: WATERMARK_START,
             published: WATERMARK_START,
             regressed: 0,
@@ -60,6 +63,7 @@ impl Port {
 
     #[inline]
     pub(super) fn observe(&mut self, ts: i64) {
+        self.max_ts = self.max_ts.max(ts);
         self.seen.observe(ts);
         if matches!(self.promise, Promise::Disorder(_)) {
             self.watermark = self.watermark.max(self.seen.watermark());

@@ -3,12 +3,45 @@
 use std::ops::Range;
 
 use crate::error::PushError;
-use crate::event::EventBatch;
-use crate::exchange::producer::{KEYED, PortId, Producer};
-use crate::limits::BATCH_EVENTS_MAX;
+use crate::event::{BatchKind, EventBatch};
+use crate::exchange::partition::{Sorter, shard_of};
+use crate::exchange::producer::{Flow, KEYED, LATE, NULL_KEY, PortId, Producer, Target};
+use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
 use crate::time::{Lateness, LatenessClock};
 
 impl Producer {
+    /// Pushes a batch of one source: its events are judged (under [`LatenessClock::Own`]) and
+    /// spread over the shards. The batch's own `source` and side are not looked at; its
+    /// `arrived_ns` counts as the events' arrival unless it is 0.
+    ///
+    /// # Errors
+    /// [`PushError`]; nothing was taken unless the error is [`PushError::Stopped`].
+    pub fn push_batch(&mut self, port: PortId, batch: &EventBatch) -> Result<Flow, PushError> {
+        self.admit(port)?;
+        let arrived_ns = if batch.arrived_ns == 0 { self.now_ns } else { batch.arrived_ns };
+        // Batches of huge rows go event by event, so that what is open stays near its target.
+        let is_plain = batch.kind == BatchKind::Keyed && batch.row_bytes() < BATCH_ROW_BYTES_TARGET;
+        if is_plain && self.is_on_time(port, batch) {
+            self.spread(port, batch, arrived_ns)?;
+            return Ok(self.flow());
+        }
+        let null_key = batch.kind == BatchKind::NullKey;
+        let judged_kind = if null_key { NULL_KEY } else { LATE };
+        for (index, (&value, &ts)) in batch.keys().iter().zip(batch.timestamps()).enumerate() {
+            if self.hot.is_due() {
+                self.look(port, value)?;
+            }
+            let judged = match batch.lags().get(index) {
+                Some(&lag) => (judged_kind, lag),
+                None => self.judge(port, null_key, ts),
+            };
+            let (to, is_copied) = self.route(port, judged, value, ts);
+            self.push_one(port, (to, is_copied), batch, index, arrived_ns)?;
+            self.count(port, ts, to.kind == LATE);
+        }
+        Ok(self.flow())
+    }
+
     /// Whether every event of a batch is on time, each at the watermark it meets.
     pub(super) fn is_on_time(&self, port: PortId, batch: &EventBatch) -> bool {
         let Lateness { clock, .. } = self.options.lateness;
@@ -34,6 +67,7 @@ impl Producer {
         self.unpublished = true;
         for first in (0..batch.len()).step_by(BATCH_EVENTS_MAX) {
             let piece = first..batch.len().min(first + BATCH_EVENTS_MAX);
+            self.look_for(port, &batch.keys()[piece.clone()])?;
             if self.links.len() == 1 {
                 self.append(port, 0, arrived_ns, piece.len(), |open, part| {
                     open.extend_from(batch, first + part.start..first + part.end);
@@ -42,8 +76,12 @@ impl Producer {
             }
             // Taken out, so that it can be read while the rest is written to.
             let mut sorter = std::mem::take(&mut self.sorter);
-            let words = batch.words(piece.clone());
-            sorter.sort(self.links.len(), &batch.keys()[piece]);
+            let (words, keys) = (batch.words(piece.clone()), &batch.keys()[piece]);
+            if self.hot.is_any() {
+                self.sort_hot(port, &mut sorter, batch, first, keys);
+            } else {
+                sorter.sort(self.links.len(), keys);
+            }
             let sent = (0..self.links.len()).try_for_each(|shard| {
                 let places = sorter.places(shard);
                 self.append(port, shard, arrived_ns, places.len(), |open, part| {
@@ -51,9 +89,74 @@ impl Producer {
                 })
             });
             self.sorter = sorter;
-            sent?;
+            sent.and_then(|()| self.push_taken(port, batch, first, arrived_ns))?;
         }
         Ok(())
+    }
+
+    /// As [`Sorter::sort`] where keys are split: events of theirs that have a word of their own are
+    /// left out.
+    fn sort_hot(
+        &mut self,
+        port: PortId,
+        sorter: &mut Sorter,
+        batch: &EventBatch,
+        first: usize,
+        keys: &[u64],
+    ) {
+        let shard_count = self.links.len();
+        let times = &batch.timestamps()[first..];
+        sorter.sort_by(shard_count, keys.len(), |place| {
+            if !self.hot.may_hold(keys[place]) {
+                return shard_of(keys[place], shard_count);
+            }
+            let (to, is_copied) = self.target(port, keys[place], times[place]);
+            if to.kind == KEYED {
+                return to.shard;
+            }
+            // Cannot truncate: places of a piece.
+            self.taken.push((place as u8, to, is_copied));
+            shard_count
+        });
+    }
+
+    /// Pushes what [`sort_hot`](Self::sort_hot) left out.
+    fn push_taken(
+        &mut self,
+        port: PortId,
+        batch: &EventBatch,
+        first: usize,
+        arrived_ns: u64,
+    ) -> Result<(), PushError> {
+        let mut taken = std::mem::take(&mut self.taken);
+        let mut sent = Ok(());
+        for (place, to, is_copied) in taken.drain(..) {
+            self.counters.late += u64::from(to.kind == LATE);
+            let index = first + usize::from(place);
+            sent = sent.and(self.push_one(port, (to, is_copied), batch, index, arrived_ns));
+        }
+        self.taken = taken;
+        sent
+    }
+
+    /// Appends event `index` of a batch to what is open for its target, and its copies.
+    fn push_one(
+        &mut self,
+        port: PortId,
+        (to, is_copied): (Target, bool),
+        batch: &EventBatch,
+        index: usize,
+        arrived_ns: u64,
+    ) -> Result<(), PushError> {
+        let open = self.open_batch(port, to.kind, to.shard, arrived_ns);
+        open.push_from(batch, index);
+        if to.lag > 0 {
+            open.set_lag(to.lag);
+        }
+        if is_copied {
+            self.copy_last(port, to.shard, arrived_ns)?;
+        }
+        self.send_if_full(port, to.kind, to.shard)
     }
 
     /// Appends `count` on-time events to what is open for a shard, as many at a time as there is
