@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_split_says_why() {
-        let limits = Limits { state_bytes_max: Some(1 << 30) };
+        let limits = Limits { state_bytes_max: Some(1 << 30), ..Limits::UNBOUNDED };
         let endless = JoinSpec::between(Bound::Unbounded, Bound::Closed(0));
         let window = JoinSpec::window(Window::tumbling(10));
         let late = Lateness { policy: LatePolicy::Join, ..Lateness::default() };
