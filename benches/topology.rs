@@ -6,6 +6,7 @@
 #[path = "common/size.rs"]
 mod size;
 
+use intervale::exchange::HotKeys;
 use intervale::join::JoinKind;
 use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, Topology};
 use intervale::state::Simd;
@@ -45,7 +46,7 @@ fn measure(name: &str, runtime: RuntimeChoice, most: usize) -> Vec<BenchRow> {
     let engine = |count| {
         let cores = CoreChoice::count(count).expect("at least one core");
         let (idle, simd) = (IdleStrategy::Auto, Simd::detect());
-        Subject::Engine(EngineSetup { cores, runtime, idle, simd })
+        Subject::Engine(EngineSetup { cores, runtime, idle, simd, hot_keys: HotKeys::Auto })
     };
     let plan = BenchPlan {
         workload: Workload::by_name(name).expect("benches name workloads that there are"),

@@ -33,7 +33,7 @@ fn joined(workload: Workload, events_per_side: u32, layouts: &[LayoutHints]) -> 
 }
 
 fn width(bucket_width: Duration) -> LayoutHints {
-    LayoutHints { bucket_width: Some(bucket_width), chunk_bytes: None }
+    LayoutHints { bucket_width: Some(bucket_width), ..LayoutHints::default() }
 }
 
 /// A minute of disorder beside an interval of 10 ms: there would be 60,000 buckets of the width
@@ -64,7 +64,7 @@ fn buckets_that_are_given_too_narrow_are_made_wider() {
 #[test]
 fn wide_buckets_keep_rows_and_large_chunks_take_memory() {
     let workload = Workload::by_name("w2").expect("there is one");
-    let chunk = |bytes| LayoutHints { bucket_width: None, chunk_bytes: Some(bytes) };
+    let chunk = |bytes| LayoutHints { chunk_bytes: Some(bytes), ..LayoutHints::default() };
     let (narrow, wide) = (width(Duration::from_secs(1)), width(Duration::from_secs(64)));
     let layouts = [narrow, wide, LayoutHints::default(), chunk(16 << 20)];
     let peaks = joined(workload, 200_000, &layouts);

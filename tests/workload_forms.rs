@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use intervale::error::SpecError;
 use intervale::event::Side;
+use intervale::exchange::HotKeys;
 use intervale::join::oracle::{Oracle, Output};
 use intervale::join::{JoinKind, JoinSpec, MatchChoice, Window};
 use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
@@ -89,6 +90,7 @@ fn by_engine(events: &Arc<Events>, spec: &JoinSpec, form: Form, cores: usize) ->
         runtime: RuntimeChoice::Threads,
         idle: IdleStrategy::Auto,
         simd: Simd::detect(),
+        hot_keys: HotKeys::Auto,
     };
     let measured = run_engine(events, spec, form.needs_order(), &setup, BATCH).unwrap().measured;
     (measured.outcome, measured.singles)

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::cli::Failure;
+use crate::exchange::HotKeys;
 use crate::join::{JoinKind, MatchChoice};
 use crate::runtime::{IdleStrategy, RuntimeChoice};
 use crate::source::RowFormat;
@@ -31,6 +32,8 @@ choices! {
     Idle { Spin, Yield, Park, Auto }
     /// An instruction set.
     SimdChoice { Auto, Scalar, Avx2, Avx512, Neon }
+    /// Whether hot keys are split.
+    HotKeysChoice { Auto, Off, Force }
 }
 
 impl Format {
@@ -95,6 +98,16 @@ impl From<Idle> for IdleStrategy {
             Idle::Spin => IdleStrategy::Spin,
             Idle::Yield => IdleStrategy::Yield,
             Idle::Park => IdleStrategy::Park,
+        }
+    }
+}
+
+impl From<HotKeysChoice> for HotKeys {
+    fn from(choice: HotKeysChoice) -> HotKeys {
+        match choice {
+            HotKeysChoice::Auto => HotKeys::Auto,
+            HotKeysChoice::Off => HotKeys::Off,
+            HotKeysChoice::Force => HotKeys::Forced,
         }
     }
 }

@@ -67,6 +67,9 @@ pub fn run_chain(
         },
         core_count,
         runtime,
+        // The keys of a chain stay on their cores.
+        keys_split: 0,
+        copies: 0,
         notes,
     })
 }
@@ -84,6 +87,7 @@ fn plan(
         .runtime(setup.runtime)
         .idle(setup.idle)
         .simd(setup.simd)
+        .hot_keys(setup.hot_keys)
         .batch_events(batch)
         .max_drift(drift(&events.workload, batch));
     let then = || {
@@ -131,6 +135,7 @@ impl ChainSink for JoinedOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::HotKeys;
     use crate::join::JoinKind;
     use crate::join::oracle::{ChainStage, chain};
     use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
@@ -174,6 +179,7 @@ mod tests {
             runtime: RuntimeChoice::Threads,
             idle: IdleStrategy::Park,
             simd: Simd::detect(),
+            hot_keys: HotKeys::Auto,
         };
         for more in [1, 2] {
             let expected = expected(&events, &spec, more);

@@ -9,7 +9,9 @@ use std::time::Instant;
 use crate::engine::{Engine, EngineError};
 use crate::error::{JoinError, SourceError};
 use crate::event::{EventBatch, Key, Side};
-use crate::exchange::{Feed, FeedProgress, Flow, PortId, Producer, Promise, WatermarkSlot};
+use crate::exchange::{
+    Feed, FeedProgress, Flow, HotKeys, PortId, Producer, Promise, WatermarkSlot,
+};
 use crate::join::{AnyJoin, Counters, Emit, JoinSpec, Sink};
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, RuntimeKind};
 use crate::shard::Operator;
@@ -32,6 +34,8 @@ pub struct EngineSetup {
     pub idle: IdleStrategy,
     /// The instruction set of the joins.
     pub simd: Simd,
+    /// Whether keys that are too much for one core are split.
+    pub hot_keys: HotKeys,
 }
 
 /// What a run through the engine brings back.
@@ -44,6 +48,10 @@ pub struct EngineRun {
     pub core_count: usize,
     /// What drove them.
     pub runtime: RuntimeKind,
+    /// How often a key that was too much for one core was split.
+    pub keys_split: u64,
+    /// Rows that were copied for it.
+    pub copies: u64,
     /// What the user should know about where and how it ran.
     pub notes: Vec<String>,
 }
@@ -74,6 +82,7 @@ pub fn run_engine(
         .idle(setup.idle)
         .batch_events(batch)
         .max_drift(drift(&events.workload, batch))
+        .hot_keys(setup.hot_keys)
         .sinks(|_| OutcomeSink::default());
     let core_count = builder.shard_count()?;
     // Feeds are dealt out in turn: each core gets one of each side.
@@ -115,6 +124,8 @@ pub fn run_engine(
         },
         core_count,
         runtime: report.runtime,
+        keys_split: report.hot_keys.split,
+        copies: Side::BOTH.iter().map(|&side| report.counters.side(side).copies).sum(),
         notes: report.notes,
     })
 }
@@ -328,5 +339,9 @@ impl Operator for Watched {
 
     fn state_bytes(&self) -> u64 {
         self.join.state_bytes()
+    }
+
+    fn splits_keys(&self) -> bool {
+        self.join.splits_keys()
     }
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod expressions;
 mod generate;
 mod help;
+mod hot;
 mod input;
 mod interrupt;
 mod job;

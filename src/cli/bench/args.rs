@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use crate::cli::Failure;
-use crate::cli::choices::{Idle, Kind, Match, Runtime, SimdChoice};
+use crate::cli::choices::{HotKeysChoice, Idle, Kind, Match, Runtime, SimdChoice};
 use crate::cli::join::{AsofChoice, WindowText};
 use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk, reserve};
 use crate::cli::plot::PlotFile;
@@ -71,6 +71,10 @@ pub struct Args {
     /// How the engine's cores wait
     #[arg(long, value_name = "STRATEGY", default_value = "auto")]
     idle: Idle,
+    /// Keys that are too much for one core: auto splits those that sampling finds over all cores of
+    /// the engine; force splits every key now and then
+    #[arg(long, value_name = "WHEN,...", value_delimiter = ',', default_value = "auto")]
+    hot_keys: Vec<HotKeysChoice>,
     /// Another join to measure in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     peer: Vec<Peer>,
@@ -403,18 +407,7 @@ impl Args {
             Api::Engine => {
                 for cores in cores {
                     core_count(cores)?;
-                    for &runtime in &self.runtime {
-                        for &simd in &levels {
-                            let (runtime, idle) = (runtime.into(), self.idle.into());
-                            let cores = cores.clone();
-                            subjects.push(Subject::Engine(EngineSetup {
-                                cores,
-                                runtime,
-                                idle,
-                                simd,
-                            }));
-                        }
-                    }
+                    subjects.extend(self.engines(cores, &levels));
                 }
             }
             Api::Join => subjects.extend(levels.iter().map(|&simd| Subject::Join { simd })),
@@ -433,6 +426,22 @@ impl Args {
             return Err(Failure::usage("--api none measures nothing without --peer; name a peer"));
         }
         Ok(subjects)
+    }
+
+    /// The engines on so many cores.
+    fn engines(&self, cores: &CoreChoice, levels: &[Simd]) -> Vec<Subject> {
+        let mut subjects = Vec::new();
+        for &runtime in &self.runtime {
+            for &simd in levels {
+                for &hot_keys in &self.hot_keys {
+                    let (runtime, idle) = (runtime.into(), self.idle.into());
+                    let (cores, hot_keys) = (cores.clone(), hot_keys.into());
+                    let setup = EngineSetup { cores, runtime, idle, simd, hot_keys };
+                    subjects.push(Subject::Engine(setup));
+                }
+            }
+        }
+        subjects
     }
 
     /// Refuses what could not be measured, before anything is.

@@ -14,7 +14,7 @@ pub(super) struct Baseline {
 }
 
 /// Rows that agree in these are of the same configuration.
-const IDENTITY: [&str; 19] = [
+const IDENTITY: [&str; 20] = [
     "workload",
     "rate",
     "keys",
@@ -30,6 +30,7 @@ const IDENTITY: [&str; 19] = [
     "api",
     "cores",
     "runtime",
+    "hot_keys",
     "batch",
     "bucket_width",
     "chunk",

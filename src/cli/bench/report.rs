@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::bench::Config;
 use crate::cli::layout::AUTO;
+use crate::exchange::HotKeys;
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::bench::{BenchPlan, BenchRow, Spread};
@@ -26,7 +27,10 @@ impl Row {
     pub(super) fn saved(mut fields: Map<String, Value>) -> Row {
         let named = fields.get("workload").and_then(Value::as_str).and_then(Workload::by_name);
         let rate = fields.get("rate").and_then(Value::as_u64);
+        let is_engine = fields.get("api").is_some_and(|api| api == "engine");
+        let hot_keys = if is_engine { json!("auto") } else { Value::Null };
         let mut old = vec![("type", json!("inner")), ("match", json!("all")), ("chain", json!(0))];
+        old.push(("hot_keys", hot_keys));
         old.extend([("bucket_width", json!(AUTO)), ("chunk", json!(AUTO)), ("reserve", json!(0))]);
         if let Some(workload) = named {
             old.extend(shape(&rate.map_or(workload, |rate| workload.with_rate(rate))));
@@ -52,6 +56,7 @@ impl Row {
             ("cores", json!(row.cores)),
             ("runtime", json!(row.runtime.map(RuntimeKind::name))),
             ("simd", json!(row.subject.simd().map(Simd::name))),
+            ("hot_keys", json!(row.subject.hot_keys().map(hot_keys_name))),
             ("batch", json!(plan.batch)),
             ("bucket_width", json!(config.bucket_width.to_string())),
             ("chunk", plan.layout.chunk_bytes.map_or(json!(AUTO), |bytes| json!(bytes))),
@@ -74,6 +79,8 @@ impl Row {
             ("pairs", json!(row.outcome.pairs)),
             ("checksum", json!(format!("{:016x}", row.outcome.checksum))),
             ("singles", json!(row.singles)),
+            ("keys_split", json!(row.keys_split)),
+            ("copies", json!(row.copies)),
             ("state_rows_peak", json!(row.state_rows_peak)),
             ("state_bytes_peak", json!(row.state_bytes_peak)),
             ("index_bytes_peak", json!(row.index_bytes_peak)),
@@ -143,6 +150,14 @@ impl Row {
     }
 }
 
+fn hot_keys_name(hot_keys: HotKeys) -> &'static str {
+    match hot_keys {
+        HotKeys::Auto => "auto",
+        HotKeys::Off => "off",
+        HotKeys::Forced => "force",
+    }
+}
+
 /// What the events are, beside the workload's name.
 pub(in crate::cli) fn shape(workload: &Workload) -> Vec<(&'static str, Value)> {
     let (keys, skew) = match workload.keys {
@@ -180,7 +195,7 @@ pub(super) fn hundredths(value: f64) -> Value {
 }
 
 /// What can be swept, with headings: those that differ between rows are shown.
-pub(super) const SWEPT: [(&str, &str); 15] = [
+pub(super) const SWEPT: [(&str, &str); 16] = [
     ("type", "type"),
     ("match", "match"),
     ("chain", "chain"),
@@ -192,6 +207,7 @@ pub(super) const SWEPT: [(&str, &str); 15] = [
     ("payload", "payload"),
     ("runtime", "runtime"),
     ("simd", "simd"),
+    ("hot_keys", "hot keys"),
     ("batch", "batch"),
     ("bucket_width", "bucket width"),
     ("chunk", "chunk"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cli::choices::{Format, Idle, Kind, Match, Runtime, SimdChoice, choices};
+use crate::cli::choices::{Format, HotKeysChoice, Idle, Kind, Match, Runtime, SimdChoice, choices};
 use crate::cli::join::then::ThenArgs;
 use crate::cli::layout::LayoutArgs;
 use crate::limits::{BATCH_EVENTS_MAX, LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
@@ -294,6 +294,11 @@ pub(super) struct MachineArgs {
         value_parser = clap::value_parser!(u16).range(1..=LANE_BATCHES_MAX as i64)
     )]
     pub(super) lane_batches: u16,
+    /// Keys that are too much for one core: auto splits those that sampling finds, where the join
+    /// allows it; off splits none; force every key now and then, to see that nothing changes. Of
+    /// rows that were copied for it the report does not say how many had a match
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(super) hot_keys: HotKeysChoice,
     #[command(flatten)]
     pub(super) layout: LayoutArgs,
     /// The same input gives the same pairs whatever the cores, sorted by output time, key and

@@ -12,6 +12,7 @@ use crate::cli::join::matching::Matching;
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::streams::{self, ThenPlan};
 use crate::event::Side;
+use crate::exchange::HotKeys;
 use crate::join::JoinKind;
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 use crate::state::Simd;
@@ -83,6 +84,7 @@ pub(super) struct MachinePlan {
     pub(super) linger: Duration,
     pub(super) batch_events: usize,
     pub(super) lane_batches: usize,
+    pub(super) hot_keys: HotKeys,
     pub(super) layout: LayoutHints,
     pub(super) deterministic: bool,
     pub(super) bounds: Bounds,
@@ -337,6 +339,7 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
         linger: option("--linger", machine.linger.to_wall())?,
         batch_events: usize::from(machine.batch),
         lane_batches: usize::from(machine.lane_batches),
+        hot_keys: machine.hot_keys.into(),
         layout: machine.layout.hints(),
         deterministic: machine.deterministic,
         bounds: Bounds::resolve(machine)?,

@@ -16,7 +16,8 @@ pub(super) struct SideRows {
     /// On time, late, bad and without key together.
     pub(super) rows: u64,
     pub(super) on_time: u64,
-    pub(super) matched: u64,
+    /// `None` where rows were copied, as it is not known then.
+    pub(super) matched: Option<u64>,
     pub(super) late: u64,
     pub(super) bad: u64,
     pub(super) null_key: u64,
@@ -34,7 +35,7 @@ impl SideRows {
         SideRows {
             rows: counts.rows + bad,
             on_time: counts.on_time,
-            matched: counts.matched,
+            matched: counts.matched_rows().map(|(matched, _)| matched),
             late: counts.late,
             bad,
             null_key: counts.null_key,
@@ -44,20 +45,20 @@ impl SideRows {
         }
     }
 
-    fn unmatched(&self) -> u64 {
-        self.on_time.saturating_sub(self.matched)
+    fn unmatched(&self) -> Option<u64> {
+        self.matched.map(|matched| self.on_time.saturating_sub(matched))
     }
 
     fn put(&self, side: Side, mut put: impl FnMut(&str, Value) -> Option<Value>) {
         let fields = [
             ("matched", self.matched),
             ("unmatched", self.unmatched()),
-            ("late", self.late),
-            ("bad", self.bad),
-            ("null_key", self.null_key),
-            ("jumped", self.jumped),
-            ("shed", self.shed),
-            ("shed_unmatched", self.shed_unmatched),
+            ("late", Some(self.late)),
+            ("bad", Some(self.bad)),
+            ("null_key", Some(self.null_key)),
+            ("jumped", Some(self.jumped)),
+            ("shed", Some(self.shed)),
+            ("shed_unmatched", Some(self.shed_unmatched)),
         ];
         for (name, count) in fields {
             put(&format!("{}_{name}", side.name()), json!(count));
@@ -115,6 +116,9 @@ pub(super) struct Report {
     /// By [`Side::index`].
     pub(super) sides: [SideRows; 2],
     pub(super) pairs: u64,
+    /// How often a key that was too much for one core was split, and rows that were copied for it.
+    pub(super) hot_keys_split: u64,
+    pub(super) rows_copied: u64,
     /// Rows written to the output, its header not counted.
     pub(super) rows_out: u64,
     /// Rows that were found, and given up when the run was stopped.
@@ -171,7 +175,7 @@ impl Report {
     /// Matched left rows of those that were on time; none without such rows.
     fn match_rate(&self) -> Option<f64> {
         let left = &self.sides[Side::Left.index()];
-        share(left.matched, left.on_time)
+        share(left.matched?, left.on_time)
     }
 
     /// Late rows of all rows; none without rows.
@@ -192,6 +196,8 @@ impl Report {
         for side in Side::BOTH {
             self.sides[side.index()].put(side, &mut put);
         }
+        put("hot_keys_split", json!(self.hot_keys_split));
+        put("rows_copied", json!(self.rows_copied));
         put("match_rate", json!(self.match_rate()));
         put("late_rate", json!(self.late_rate()));
         put("state_rows_peak", json!(self.state_rows_peak));
@@ -226,14 +232,15 @@ impl Report {
         let names = self.streams().enumerate().map(|(stream, _)| stream_name(stream));
         let mut table = vec![names.collect::<Vec<_>>()];
         for pick in [
-            |side: &SideRows| side.rows,
+            |side: &SideRows| Some(side.rows),
             |side: &SideRows| side.matched,
             |side: &SideRows| side.unmatched(),
-            |side: &SideRows| side.late,
-            |side: &SideRows| side.bad,
-            |side: &SideRows| side.null_key,
+            |side: &SideRows| Some(side.late),
+            |side: &SideRows| Some(side.bad),
+            |side: &SideRows| Some(side.null_key),
         ] {
-            table.push(self.streams().map(|stream| show_count(pick(stream))).collect());
+            let cell = |side| pick(side).map_or("-".to_owned(), show_count);
+            table.push(self.streams().map(cell).collect());
         }
         let labels = ["", "rows in", "matched", "unmatched", "late", "bad", "without key"];
         for (label, cells) in labels.into_iter().zip(columns_right(&table)) {
@@ -267,6 +274,10 @@ impl Report {
             let (shed, unmatched) = (self.rows_shed(), self.rows_shed_unmatched());
             let without = format!("{} of them without a match", show_count(unmatched));
             line("shed", format!("{} rows, {without}", show_count(shed)));
+        }
+        if self.hot_keys_split > 0 {
+            let (split, copied) = (show_count(self.hot_keys_split), show_count(self.rows_copied));
+            line("hot keys", format!("split {split} times; {copied} rows copied, matched or not"));
         }
         if self.rows_not_written > 0 {
             line("not written", show_count(self.rows_not_written));
@@ -313,13 +324,13 @@ mod tests {
         let left = SideRows {
             rows: 2_000_004,
             on_time: 2_000_000,
-            matched: 1_900_000,
+            matched: Some(1_900_000),
             bad: 1,
             late: 2,
             null_key: 1,
             ..SideRows::default()
         };
-        let right = SideRows { rows: 7, on_time: 7, matched: 3, ..SideRows::default() };
+        let right = SideRows { rows: 7, on_time: 7, matched: Some(3), ..SideRows::default() };
         Report {
             sides: [left, right],
             pairs: 1_900_003,
@@ -394,6 +405,8 @@ mod tests {
               "right_jumped": 0,
               "right_shed": 0,
               "right_shed_unmatched": 0,
+              "hot_keys_split": 0,
+              "rows_copied": 0,
               "match_rate": 0.95,
               "late_rate": 9.999945000302498e-7,
               "state_rows_peak": 600000,
@@ -417,6 +430,21 @@ mod tests {
               "interrupted": false
             }"#]]
         .assert_eq(&serde_json::to_string_pretty(&value).unwrap());
+    }
+
+    #[test]
+    fn what_copies_hide_is_not_made_up() {
+        let mut report = Report { hot_keys_split: 2, rows_copied: 1_234, ..sample() };
+        report.sides[Side::Right.index()].matched = None;
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(
+            (&json["right_matched"], &json["right_unmatched"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert_eq!(json["left_matched"], 1_900_000);
+        let text = report.text();
+        assert!(text.contains("matched         1,900,000      -\n"), "{text}");
+        assert!(text.contains("hot keys        split 2 times; 1,234 rows copied"), "{text}");
     }
 
     #[test]

@@ -65,7 +65,12 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
         .start_with(|_, hasher, limits| {
             AnyJoin::new(spec.clone(), hasher.clone(), limits, plan.machine.simd)
         })
-        .map_err(|error| Failure::failed(error.to_string()))?;
+        .map_err(|error| match error {
+            EngineError::Spec(SpecError::Splitting(_)) => {
+                Failure::usage(format!("--hot-keys force: {error}"))
+            }
+            error => Failure::failed(error.to_string()),
+        })?;
     for note in engine.notes() {
         Console::stderr().note(note);
     }
@@ -99,6 +104,7 @@ pub(super) fn builder(
         .linger(plan.machine.linger)
         .batch_events(plan.machine.batch_events)
         .lane_batches(plan.machine.lane_batches)
+        .hot_keys(plan.machine.hot_keys)
         .limits(limits)
         .fail_when_full(plan.machine.bounds.on_full == OnFull::Fail);
     match drift {
@@ -311,6 +317,8 @@ fn report(
     Report {
         sides: stages[0].sides,
         pairs: last.counters.pairs,
+        hot_keys_split: last.hot_keys.split,
+        rows_copied: Side::BOTH.iter().map(|&side| last.counters.side(side).copies).sum(),
         rows_out: outputs.rows(),
         rows_not_written: held(done, outputs),
         state_rows_peak: done.state_peaks.0,

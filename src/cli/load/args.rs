@@ -13,6 +13,7 @@ use crate::cli::load::soak::SoakArgs;
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{ShapeArgs, event_rate};
 use crate::cli::text::show_span;
+use crate::exchange::HotKeys;
 use crate::limits::{LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
@@ -249,6 +250,7 @@ impl Args {
                 runtime: self.runtime.into(),
                 idle: self.idle.into(),
                 simd: self.simd.resolve()?.unwrap_or_else(Simd::detect),
+                hot_keys: HotKeys::default(),
             },
             linger: wall("--linger", self.linger)?,
             batch: usize::from(self.batch),

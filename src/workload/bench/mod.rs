@@ -6,6 +6,7 @@ mod row;
 
 use std::sync::Arc;
 
+use crate::exchange::HotKeys;
 use crate::join::{JoinKind, JoinSpec};
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
@@ -53,6 +54,14 @@ impl Subject {
             Subject::Engine(setup) => Some(setup.simd),
             Subject::Join { simd } => Some(*simd),
             Subject::Naive { .. } => None,
+        }
+    }
+
+    /// Whether hot keys are split, of those that can.
+    pub const fn hot_keys(&self) -> Option<HotKeys> {
+        match self {
+            Subject::Engine(setup) => Some(setup.hot_keys),
+            _ => None,
         }
     }
 }
@@ -173,6 +182,8 @@ impl BenchPlan {
                     measured: run.measured,
                     cores: run.core_count,
                     runtime: Some(run.runtime),
+                    keys_split: run.keys_split,
+                    copies: run.copies,
                     notes: run.notes,
                 });
             }
@@ -189,7 +200,8 @@ impl BenchPlan {
                 (run_naive(events, cores, self.batch, self.step_clock), cores)
             }
         };
-        Ok(Once { measured, cores, runtime: None, notes: Vec::new() })
+        let (keys_split, copies) = (0, 0);
+        Ok(Once { measured, cores, runtime: None, keys_split, copies, notes: Vec::new() })
     }
 
     /// What every run must find, and who says so; `None` when only the runs can be compared.
@@ -226,6 +238,8 @@ struct Once {
     measured: Measured,
     cores: usize,
     runtime: Option<RuntimeKind>,
+    keys_split: u64,
+    copies: u64,
     notes: Vec<String>,
 }
 

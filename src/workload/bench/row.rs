@@ -46,6 +46,10 @@ pub struct BenchRow {
     pub cores: usize,
     /// What drove them, in an engine.
     pub runtime: Option<RuntimeKind>,
+    /// How often a key that was too much for one core was split, in the last run.
+    pub keys_split: u64,
+    /// Rows that were copied for it.
+    pub copies: u64,
     /// Events of both sides.
     pub events: u64,
     /// Pairs and checksum, the same in every repeat.
@@ -107,6 +111,8 @@ pub(super) struct Runs {
     measured: Vec<Measured>,
     cores: usize,
     runtime: Option<RuntimeKind>,
+    keys_split: u64,
+    copies: u64,
     kernel: Option<Roofline>,
     kernel_ns: f64,
     looks: Vec<Look>,
@@ -119,6 +125,8 @@ impl Runs {
             measured: Vec::new(),
             cores: 1,
             runtime: None,
+            keys_split: 0,
+            copies: 0,
             kernel: None,
             kernel_ns: f64::INFINITY,
             looks: Vec::new(),
@@ -137,6 +145,7 @@ impl Runs {
 
     pub(super) fn take(&mut self, run: Once) {
         (self.cores, self.runtime) = (run.cores, run.runtime);
+        (self.keys_split, self.copies) = (run.keys_split, run.copies);
         self.measured.push(run.measured);
     }
 
@@ -164,6 +173,8 @@ impl Runs {
             subject: self.subject,
             cores: self.cores,
             runtime: self.runtime,
+            keys_split: self.keys_split,
+            copies: self.copies,
             events: first.events,
             outcome: first.outcome,
             singles: first.singles,

@@ -284,6 +284,7 @@ fn start(plan: &LoadPlan, windows: &mut Vec<Window>) -> Result<Engine<LatencySin
         .runtime(plan.setup.runtime)
         .idle(plan.setup.idle)
         .simd(plan.setup.simd)
+        .hot_keys(plan.setup.hot_keys)
         .linger(plan.linger)
         .batch_events(plan.batch)
         .lane_batches(plan.lane_batches)

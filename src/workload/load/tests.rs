@@ -1,6 +1,7 @@
 //! Loads that are small enough for any machine.
 
 use super::*;
+use crate::exchange::HotKeys;
 use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 use crate::state::Simd;
 use crate::workload::sort_merge;
@@ -19,6 +20,7 @@ fn plan(rate: f64, duration: Duration, producers: usize) -> LoadPlan {
             runtime: RuntimeChoice::Threads,
             idle: IdleStrategy::Park,
             simd: Simd::detect(),
+            hot_keys: HotKeys::default(),
         },
         linger: Duration::from_micros(100),
         batch: 64,
