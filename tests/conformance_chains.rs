@@ -7,19 +7,25 @@ use intervale::engine::{ChainFinished, Engine, JoinedRow, Stream, Then};
 use intervale::event::{Key, KeyKind};
 use intervale::exchange::Promise;
 use intervale::join::oracle::{ChainStage, chain};
-use intervale::join::{JoinKind, JoinSpec};
+use intervale::join::{Asof, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Window};
 use intervale::limits::Limits;
 use intervale::runtime::{CoreChoice, RuntimeChoice};
+use intervale::state::Simd;
 use intervale::time::{Bound, LatePolicy, Lateness};
 use serde_json::Value;
 
 /// Rows lie at most so far behind the largest time before them.
 const DISORDER: i64 = 6;
 
+/// `chains.jsonl` and `stages.jsonl`.
 fn scenarios() -> Vec<Value> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/chains/chains.jsonl");
-    let text = std::fs::read_to_string(path).expect("the corpus");
-    text.lines().map(|line| serde_json::from_str(line).expect("a scenario")).collect()
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/chains");
+    let mut all = Vec::new();
+    for name in ["chains", "stages"] {
+        let text = std::fs::read_to_string(format!("{folder}/{name}.jsonl")).expect("the corpus");
+        all.extend(text.lines().map(|line| serde_json::from_str(line).expect("a scenario")));
+    }
+    all
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -38,15 +44,43 @@ fn spec(stage: &Value) -> JoinSpec {
     let kind = match stage["join"].as_str() {
         Some("inner") => JoinKind::Inner,
         Some("left") => JoinKind::Left,
+        Some("right") => JoinKind::Right,
+        Some("full") => JoinKind::Full,
         other => panic!("no kind of a stage: {other:?}"),
     };
-    let bound = |name: &str| Bound::Closed(integer(&stage[name]));
-    JoinSpec::between(bound("lower"), bound("upper"))
+    form(stage)
         .kind(kind)
         .keys(KeyKind::Bytes)
         .lateness(Lateness { policy: LatePolicy::Fail, ..Lateness::default() })
         .build(&Limits::default())
         .expect("a join")
+}
+
+fn form(stage: &Value) -> JoinSpecBuilder {
+    let bound = |name: &str| Bound::Closed(integer(&stage[name]));
+    let ticks = |name: &str| integer(&stage[name]);
+    if let Some(direction) = stage["asof"].as_str() {
+        let asof = match direction {
+            "backward" => Asof::backward(),
+            "forward" => Asof::forward(),
+            _ => Asof::nearest(),
+        };
+        let asof = asof.within(ticks("tolerance"));
+        return JoinSpec::asof(if stage["strict"] == true { asof.strict() } else { asof });
+    }
+    if let Some(window) = stage["window"].as_str() {
+        return JoinSpec::window(match window {
+            "tumble" => Window::tumbling(ticks("size")).starting_at(ticks("offset")),
+            "hop" => Window::hopping(ticks("size"), ticks("slide")).starting_at(ticks("offset")),
+            _ => Window::session(ticks("gap")),
+        });
+    }
+    JoinSpec::between(bound("lower"), bound("upper")).choice(match stage["match"].as_str() {
+        Some("first") => MatchChoice::First,
+        Some("last") => MatchChoice::Last,
+        Some("nearest") => MatchChoice::Nearest,
+        _ => MatchChoice::All,
+    })
 }
 
 /// The expected rows as text, sorted.
@@ -81,6 +115,7 @@ fn the_oracle_conforms() {
                     key(&streams[of][row[of]?], &stage["left_key"][1])
                 }),
                 right_key: Box::new(move |row| key(&streams[number + 1][row], &stage["right_key"])),
+                condition: None,
             })
             .collect();
         let rows = chain(&times, &stages);
@@ -98,27 +133,31 @@ fn the_oracle_conforms() {
 #[test]
 fn the_engine_conforms() {
     let scenarios = scenarios();
-    assert_eq!(scenarios.len(), 150);
-    for (shards, runtime) in [
-        (1, RuntimeChoice::Threads),
-        (2, RuntimeChoice::Threads),
-        (8, RuntimeChoice::Threads),
-        (2, RuntimeChoice::Auto),
-    ] {
+    assert_eq!(scenarios.len(), 330);
+    let best = Simd::detect();
+    let mut settings = vec![
+        (1, RuntimeChoice::Threads, best),
+        (2, RuntimeChoice::Threads, best),
+        (8, RuntimeChoice::Threads, best),
+        (2, RuntimeChoice::Auto, best),
+    ];
+    let levels = Simd::ALL.into_iter().filter(|simd| simd.is_available() && *simd != best);
+    settings.extend(levels.map(|simd| (1, RuntimeChoice::Threads, simd)));
+    for setting in settings {
         for scenario in &scenarios {
             let name = &scenario["name"];
-            let rows = run(scenario, shards, runtime);
-            assert_eq!(rows, expected(scenario), "{name}, {shards} shards, {runtime:?}");
+            assert_eq!(run(scenario, setting), expected(scenario), "{name}, {setting:?}");
         }
     }
 }
 
-fn run(scenario: &Value, shards: usize, runtime: RuntimeChoice) -> Vec<String> {
+fn run(scenario: &Value, (shards, runtime, simd): (usize, RuntimeChoice, Simd)) -> Vec<String> {
     let stages = list(&scenario["stages"]);
     let found = Arc::new(Mutex::new(Vec::new()));
     let engine = Engine::builder(spec(&stages[0]))
         .cores(CoreChoice::count(shards).expect("some cores"))
-        .runtime(runtime);
+        .runtime(runtime)
+        .simd(simd);
     let mut then = stages[1..].iter().map(|stage| {
         let anchor = Stream::of_index(integer(&stage["anchor"]) as usize);
         let of = Stream::of_index(integer(&stage["left_key"][0]) as usize);

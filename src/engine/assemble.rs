@@ -16,7 +16,7 @@ use crate::exchange::{
 };
 use crate::join::{IntervalJoin, JoinSpec, Sink};
 use crate::limits::{Limits, Overflow};
-use crate::runtime::{Control, Topology, start};
+use crate::runtime::{Control, Placement, Topology, start};
 use crate::shard::{Operator, Shard, ShardHandle};
 use crate::state::Simd;
 
@@ -56,6 +56,9 @@ where
     }
 }
 
+/// An engine, and the workers of its cores.
+pub(super) type PutTogether<S, J> = (Engine<S, J>, Vec<EngineWorker<S, J>>);
+
 /// What an engine is made of: the stages of a chain, or one.
 pub(super) struct Assembly {
     pub(super) settings: Settings,
@@ -88,12 +91,28 @@ impl Assembly {
     /// the sink of a core, which gets the late rows of the core's earlier stages in the box.
     pub(super) fn start<S: Sink + 'static, J: Operator + Send + 'static>(
         self,
+        operators: impl FnMut(usize, usize, &KeyHasher, Limits) -> Result<J, SpecError>,
+        sinks: impl FnMut(usize, &LateBox) -> S,
+    ) -> Result<Engine<S, J>, EngineError> {
+        let (runtime, idle) = (self.settings.runtime, self.settings.idle);
+        let topology = Topology::read();
+        let placement = self.settings.cores.place(&topology)?;
+        let (mut engine, workers) = self.put_together(&placement, operators, sinks)?;
+        engine.started = Instant::now();
+        let control = &engine.shared.control;
+        let running = start(workers, &placement, runtime, idle, &topology, control)?;
+        engine.running = Some(running);
+        Ok(engine)
+    }
+
+    /// All of it but what drives it: the workers are to be stepped.
+    pub(super) fn put_together<S: Sink + 'static, J: Operator + Send + 'static>(
+        self,
+        placement: &Placement,
         mut operators: impl FnMut(usize, usize, &KeyHasher, Limits) -> Result<J, SpecError>,
         mut sinks: impl FnMut(usize, &LateBox) -> S,
-    ) -> Result<Engine<S, J>, EngineError> {
+    ) -> Result<PutTogether<S, J>, EngineError> {
         let Assembly { settings, earlier, last } = self;
-        let topology = Topology::read();
-        let placement = settings.cores.place(&topology)?;
         let shard_count = placement.cpus.len();
         let control = Arc::new(Control::new(shard_count));
         let bells: Vec<_> = (0..shard_count).map(|shard| control.doorbell(shard)).collect();
@@ -134,20 +153,19 @@ impl Assembly {
             lanes = own;
         }
         stages.reverse();
-        let started = Instant::now();
-        let Settings { runtime, idle, lane_batches, max_jump, .. } = settings;
-        let running = start(workers, &placement, runtime, idle, &topology, &control)?;
-        Ok(Engine {
-            running: Some(running),
+        let Settings { lane_batches, max_jump, .. } = settings;
+        let engine = Engine {
+            running: None,
             shared,
             stages,
             pacer,
             lane_batches,
             max_jump,
-            cores: placement.cpus,
-            started,
+            cores: placement.cpus.clone(),
+            started: Instant::now(),
             sealing: Mutex::new(()),
-        })
+        };
+        Ok((engine, workers))
     }
 }
 

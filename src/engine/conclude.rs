@@ -9,6 +9,8 @@ pub(super) struct StageEnd {
     pub(super) shards: Vec<ShardReport>,
     /// Events that feeds and earlier stages pushed.
     pub(super) events_pushed: u64,
+    /// Of those from an earlier stage, the ones that came out behind their time there.
+    pub(super) behind: u64,
     /// Rows that it handed to the next stage; `None` of the last.
     pub(super) handed_over: Option<u64>,
 }
@@ -25,6 +27,7 @@ pub(super) fn by_stage<S>(closed: Vec<Closed<S>>, stage_count: usize) -> (Vec<St
             stages[number].events_pushed += stage.events_pushed;
             *stages[number].handed_over.get_or_insert(0) += stage.handed_over;
             stages[number + 1].events_pushed += stage.handed_over;
+            stages[number + 1].behind += stage.behind;
         }
         if let Some(last) = stages.last_mut() {
             last.shards.push(report);

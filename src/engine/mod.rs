@@ -59,7 +59,7 @@ use crate::exchange::{
     WhenFull, link,
 };
 use crate::join::{IntervalJoin, JoinSpec, Sink};
-use crate::runtime::{Control, End, Running, RuntimeKind};
+use crate::runtime::{Control, End, Ended, Running, RuntimeKind};
 use crate::shard::{Operator, ShardHandle, ShardReport};
 use crate::time::{LatePolicy, WATERMARK_END, WATERMARK_START};
 
@@ -338,7 +338,15 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
     fn conclude(&mut self) -> Result<Stages<S>, EngineError> {
         let Some(running) = self.running.take() else { return Err(EngineError::Stopped) };
         let (runtime, notes) = (running.kind(), running.notes().to_vec());
-        let ended = running.join();
+        self.conclude_with(running.join(), runtime, &notes)
+    }
+
+    fn conclude_with(
+        &self,
+        ended: Vec<Ended<EngineWorker<S, J>>>,
+        runtime: RuntimeKind,
+        notes: &[String],
+    ) -> Result<Stages<S>, EngineError> {
         let elapsed = self.started.elapsed();
         if let Some(fault) = self.shared.fault.get() {
             return Err(fault.clone());
@@ -356,6 +364,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
             let run = Run {
                 ending: ending.clone(),
                 events_pushed: stage.events_pushed,
+                left_behind: stage.behind,
                 state_rows_peak,
                 state_bytes_peak,
                 regressed: Side::BOTH.map(|side| handle.watermarks.regressed(side)),
@@ -365,7 +374,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
                 elapsed,
                 runtime,
                 cores: self.cores.clone(),
-                notes: notes.clone(),
+                notes: notes.to_vec(),
             };
             let report = Report::new(run, stage.shards);
             // The sum over shards; no single one is to blame.

@@ -71,6 +71,10 @@ pub struct Report {
     pub counters: Counters,
     /// Events that sources pushed; those of a complete run are all counted in `counters`.
     pub events_pushed: u64,
+    /// In a later stage of a chain: left rows that count as without a key because they came out of
+    /// the stage before behind their time. They had no key there, so they were never late, and whom
+    /// they would meet here may have been freed.
+    pub left_behind: u64,
     /// Promises that were smaller than an earlier one and ignored, by [`Side::index`].
     pub regressed: [u64; 2],
     /// Events further ahead than a limit on jumps lets a watermark go, by [`Side::index`].
@@ -106,6 +110,7 @@ pub struct Report {
 pub(super) struct Run {
     pub(super) ending: Ending,
     pub(super) events_pushed: u64,
+    pub(super) left_behind: u64,
     pub(super) state_rows_peak: u64,
     pub(super) state_bytes_peak: u64,
     pub(super) regressed: [u64; 2],
@@ -124,6 +129,7 @@ impl Report {
             ending: run.ending,
             counters: sum_counters(&shards),
             events_pushed: run.events_pushed,
+            left_behind: run.left_behind,
             regressed: run.regressed,
             jumped: run.jumped,
             latency_ns: merge(&shards, |shard| &shard.latency_ns),

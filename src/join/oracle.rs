@@ -78,7 +78,7 @@ use crate::error::JoinError;
 use crate::event::{Event, Key, Side};
 use crate::join::{Counters, JoinKind, JoinSpec, MatchChoice};
 use crate::time::{LatePolicy, LatenessClock, SideClock, WATERMARK_START};
-pub use chain::{ChainStage, chain};
+pub use chain::{ChainStage, LeftKey, PairHolds, RightKey, chain};
 use choice::rank;
 use pairing::Pairing;
 

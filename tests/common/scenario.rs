@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Asof, Condition, JoinKind, JoinSpec, MatchChoice, Window};
-use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
+use intervale::join::{Asof, Condition, JoinKind, JoinSpec, MatchChoice, Rule, Rules, Window};
+use intervale::time::{Bound, Interval, LatePolicy, Lateness, LatenessClock, Timestamp};
 use serde_json::Value;
 
 use super::limits;
@@ -117,7 +117,7 @@ impl Scenario {
         }
         let sources = ["left_sources", "right_sources"]
             .map(|field| config[field].as_u64().map_or(1, |count| count as usize));
-        let spec = match config["condition"].as_str() {
+        let mut spec = match config["condition"].as_str() {
             None => spec(config, keys, layout),
             Some(condition) => {
                 let values = rest.iter().filter(|step| step["v"].is_i64());
@@ -126,6 +126,9 @@ impl Scenario {
                 spec(config, keys, layout).with_condition(condition_of(condition, values))
             }
         };
+        if let Some(rules) = config["rules"].as_array() {
+            spec = under_rules(spec, rules);
+        }
         Scenario { name, spec, sources, steps, expected, names: reader.names }
     }
 
@@ -235,6 +238,23 @@ fn spec(config: &Value, keys: KeyKind, (bucket_width, chunk_bytes): Layout) -> J
         .allow_empty()
         .build(&limits())
         .unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+/// The same join under rules, each with the condition that it may have.
+fn under_rules(spec: JoinSpec, listed: &[Value]) -> JoinSpec {
+    let rule = |interval: Interval| match spec.condition() {
+        Some(condition) => Rule::within(interval).with_condition(condition.clone()),
+        None => Rule::within(interval),
+    };
+    let rules = Rules::new(spec.interval(), rule(spec.interval())).expect("within itself");
+    for from in listed {
+        let ticks = |field: &str| from[field].as_i64().expect("ticks");
+        let interval = Interval::closed(ticks("lower"), ticks("upper")).expect("not empty");
+        let from = Timestamp::new(ticks("from")).expect("a time");
+        rules.replace(from, rule(interval)).expect("ahead of all events");
+    }
+    let condition = rules.condition();
+    spec.with_condition(condition)
 }
 
 /// A condition on the values of a pair's events, by their ids.

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Makes forms.jsonl: what as-of, one-to-one and window joins mean, by brute force;
-conditions.jsonl: what a condition on the pair means in these and in interval joins; and
-chains/chains.jsonl: joins of several streams.
+conditions.jsonl: what a condition on the pair means in these and in interval joins; rules.jsonl: what
+rules mean that take each other's place; chains/chains.jsonl: joins of several streams, and
+chains/stages.jsonl: the same with stages of every form.
 
     python3 tests/conformance/naive.py > tests/conformance/forms.jsonl
     python3 tests/conformance/naive.py conditions > tests/conformance/conditions.jsonl
+    python3 tests/conformance/naive.py rules > tests/conformance/rules.jsonl
     python3 tests/conformance/naive.py chains > tests/conformance/chains/chains.jsonl
+    python3 tests/conformance/naive.py stages > tests/conformance/chains/stages.jsonl
 
 Written from the definitions alone, without a look at the operators: whether an answer is final is
 decided by trying every time at which an event could still come. One source a side, late rows
@@ -80,7 +83,11 @@ class Naive:
         self.rows[side].append(row)
 
     def holds(self, left, right):
-        """The condition: without one, everything passes."""
+        """The condition and the rule of the pair's time: without one, everything passes."""
+        time, apart = max(left["ts"], right["ts"]), right["ts"] - left["ts"]
+        ruling = [rule for rule in self.config.get("rules", []) if rule["from"] <= time]
+        if ruling and not ruling[-1]["lower"] <= apart <= ruling[-1]["upper"]:
+            return False
         condition = self.config.get("condition")
         if condition == "less":
             return left["v"] < right["v"]
@@ -340,6 +347,23 @@ def conditions():
         add(f"{kind}-{number}", Windows, ALL_KINDS, window=kind, **more)
 
 
+def rules():
+    rng = random.Random(13)
+    for number in range(60):
+        lower = rng.randint(-9, 2)
+        upper = lower + rng.randint(4, 12)
+        base, times, ruling = rng.choice([0, 0, -30, 1000]), 0, []
+        for _ in range(rng.randint(1, 3)):
+            times += rng.randint(3, 9)
+            first = rng.randint(lower, upper)
+            ruling.append({"from": base + times, "lower": first, "upper": rng.randint(first, upper)})
+        more = {"lower": lower, "upper": upper, "rules": ruling}
+        if rng.random() < 0.3:
+            more["condition"] = rng.choice(["less", "differ"])
+        config = config_of(rng, [ALL_KINDS[number % 6]], **more)
+        scenario(f"rules-{number}-{config['join']}", Interval, config, rng)
+
+
 def main():
     rng = random.Random(11)
     for number in range(120):
@@ -424,4 +448,144 @@ def chains():
         print(json.dumps(line, separators=(",", ":")))
 
 
-{"conditions": conditions, "chains": chains}.get("".join(sys.argv[1:]), main)()
+def groups_of(stage, lefts, rights):
+    """Lists of rows that may meet: all, or those of one window. Rows are (number, time, key, right?)."""
+    rows = lefts + rights
+    if "window" not in stage:
+        return [rows]
+    if stage["window"] == "session":
+        groups = []
+        for row in sorted(rows, key=lambda row: (row[2], row[1])):
+            last = groups[-1][-1] if groups else None
+            if last and last[2] == row[2] and row[1] - last[1] < stage["gap"]:
+                groups[-1].append(row)
+            else:
+                groups.append([row])
+        return groups
+    size, slide = stage["size"], stage.get("slide", stage["size"])
+    starts = {ts - back for _, ts, _, _ in rows for back in range(size)}
+    starts = [start for start in starts if (start - stage["offset"]) % slide == 0]
+    return [[row for row in rows if start <= row[1] < start + size] for start in sorted(starts)]
+
+
+def is_near(stage, apart):
+    """Whether the times of two rows that are so far apart go together."""
+    if "window" in stage:
+        return True
+    if "asof" not in stage:
+        return stage["lower"] <= apart <= stage["upper"]
+    sides = {"backward": apart <= 0, "forward": apart >= 0, "nearest": True}
+    is_own_time = stage["strict"] and apart == 0
+    return sides[stage["asof"]] and abs(apart) <= stage["tolerance"] and not is_own_time
+
+
+def chosen(stage, left, found):
+    """Those of the matches of a left row that count; of the same time the first."""
+    choice = stage.get("match", "all")
+    if "asof" in stage:
+        choice = {"backward": "last", "forward": "first", "nearest": "nearest"}[stage["asof"]]
+    rank = {
+        "first": lambda right: right[1],
+        "last": lambda right: -right[1],
+        "nearest": lambda right: (abs(right[1] - left[1]), right[1]),
+    }
+    return found if choice == "all" or not found else [min(found, key=rank[choice])]
+
+
+def stage_rows(rows, stage, stream, count):
+    """What comes out of one stage, behind so many streams."""
+    out, grouped = [], set()
+    lefts, rights = [], []
+    for number, row in enumerate(rows):
+        anchor, keyed = row[stage["anchor"]], row[stage["left_key"][0]]
+        if anchor and keyed and keyed[stage["left_key"][1]] is not None:
+            lefts.append((number, anchor["ts"], keyed[stage["left_key"][1]], False))
+    for number, right in enumerate(stream):
+        if right[stage["right_key"]] is not None:
+            rights.append((number, right["ts"], right[stage["right_key"]], True))
+    for group in groups_of(stage, lefts, rights):
+        matched = set()
+        of_right = sorted(row for row in group if row[3])
+        for left in group:
+            if left[3]:
+                continue
+            found = [r for r in of_right if r[2] == left[2] and is_near(stage, r[1] - left[1])]
+            for right in chosen(stage, left, found):
+                matched |= {(left[0], False), (right[0], True)}
+                out.append(rows[left[0]] + [stream[right[0]]])
+        for number, _, _, is_right in group:
+            grouped.add((number, is_right))
+            if (number, is_right) not in matched:
+                out += alone_in(stage, rows, stream, number, is_right, count)
+    for number in range(len(rows)):
+        if (number, False) not in grouped:
+            out += alone_in(stage, rows, stream, number, False, count)
+    for number in range(len(stream)):
+        if (number, True) not in grouped:
+            out += alone_in(stage, rows, stream, number, True, count)
+    return out
+
+
+def alone_in(stage, rows, stream, number, is_right, count):
+    if is_right:
+        padded = [None] * count + [stream[number]]
+        return [padded] if stage["join"] in ("right", "full") else []
+    return [rows[number] + [None]] if stage["join"] in ("left", "full") else []
+
+
+def stages():
+    rng = random.Random(14)
+    for number in range(180):
+        count = rng.choice([3, 3, 4])
+        base, length = rng.choice([0, 0, -30, 1 << 40]), {3: 16, 4: 11}[count]
+        streams, listed = [], []
+        for stream in range(count):
+            rows = []
+            for place in range(rng.randint(length // 2, length)):
+                keys = {key: rng.choice("xxxy") if rng.random() > 0.06 else None for key in "ab"}
+                rows.append({"id": f"{stream}-{place}", "ts": base + place * 2 + rng.randint(-3, 3), **keys})
+            streams.append(rows)
+        for stage in range(1, count):
+            lower, form = rng.randint(-9, 5), rng.choice(["between", "match", "asof", "window"])
+            kinds = ["inner", "left"] if form in ("match", "asof") else ["left", "right", "full", "full"]
+            # Behind a session window the anchors might lie too far apart.
+            windows = ["tumble", "hop"] + ["session"] * (stage == count - 1)
+            window = rng.choice(windows)
+            listed.append({
+                "join": rng.choice(kinds),
+                "anchor": rng.randrange(stage),
+                "left_key": [rng.randrange(stage), rng.choice("ab")],
+                "right_key": rng.choice("ab"),
+                **{
+                    "between": {"lower": lower, "upper": lower + rng.randint(3, 12)},
+                    "match": {
+                        "lower": lower,
+                        "upper": lower + rng.randint(3, 12),
+                        "match": rng.choice(["first", "last", "nearest"]),
+                    },
+                    "asof": {
+                        "asof": rng.choice(["backward", "forward", "nearest"]),
+                        "tolerance": rng.choice([2, 6]),
+                        "strict": rng.random() < 0.3,
+                    },
+                    "window": {
+                        "window": window,
+                        **{
+                            "tumble": {"size": rng.choice([3, 8]), "offset": rng.choice([0, -2])},
+                            "hop": {"size": 6, "slide": rng.choice([2, 4]), "offset": 0},
+                            "session": {"gap": rng.choice([2, 3])},
+                        }[window],
+                    },
+                }[form],
+            })
+        rows = [[row] for row in streams[0]]
+        for before, (stage, stream) in enumerate(zip(listed, streams[1:]), 1):
+            rows = stage_rows(rows, stage, stream, before)
+        rows = [[part and part["id"] for part in row] for row in rows]
+        line = {"name": f"stages-{number}", "flink": "not run", "streams": streams, "stages": listed}
+        line["expected"] = sorted(rows, key=lambda row: [part or "" for part in row])
+        print(json.dumps(line, separators=(",", ":")))
+
+
+COMMANDS = {"conditions": conditions, "rules": rules, "chains": chains, "stages": stages}
+COMMANDS.get("".join(sys.argv[1:]), main)()

@@ -64,6 +64,8 @@ pub(in crate::engine) struct HandOver {
     watermark: i64,
     is_ending: bool,
     wants_flush: bool,
+    /// Rows that were handed over without a key because they came out behind their time.
+    behind: u64,
     late: LateBox,
     fault: Option<Fault>,
     /// A shard of the next stage has gone: everything is about to stop.
@@ -144,6 +146,7 @@ impl HandOver {
             watermark: WATERMARK_START,
             is_ending: false,
             wants_flush: false,
+            behind: 0,
             late,
             fault: None,
             is_refused: false,
@@ -189,6 +192,11 @@ impl HandOver {
         self.producer.counters().events
     }
 
+    /// Of these, those that took part without a key because they came out behind their time.
+    pub(in crate::engine) fn rows_behind(&self) -> u64 {
+        self.behind
+    }
+
     fn try_pump(&mut self) -> Result<Flow, PushError> {
         if self.is_refused {
             return Ok(Flow::Open);
@@ -229,14 +237,17 @@ impl HandOver {
     }
 
     fn try_give(&mut self, row: JoinedRow<'_>) -> Result<(), PushError> {
-        let HandOver { plan, packed, key_bytes, producer, port, kept, .. } = self;
+        let HandOver { plan, packed, key_bytes, producer, port, kept, behind, .. } = self;
         packed.clear();
         row.pack(packed).ok_or(PushError::BatchFull)?;
         key_bytes.clear();
         // Without the time that the next interval is relative to it matches nothing.
-        let (key, ts) = match row.part(plan.anchor).filter(|_| !row.is_behind()) {
-            Some(part) => ((plan.key)(row, key_bytes), part.ts),
-            None => (Key::Null, row.ts()),
+        let (key, ts) = match row.part(plan.anchor) {
+            Some(part) if !row.is_behind() => ((plan.key)(row, key_bytes), part.ts),
+            anchor => {
+                *behind += u64::from(anchor.is_some());
+                (Key::Null, row.ts())
+            }
         };
         let ts = Timestamp::new(ts).ok_or(PushError::NoTimestamp)?;
         if kept.batches.is_empty() {
@@ -278,16 +289,19 @@ impl Emit for HandOver {
         self.give(JoinedRow::new(self.streams, left, Some(right)));
     }
 
+    fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
+        self.give(JoinedRow::new(self.streams, left, Some(right)).at(ts));
+    }
+
     fn single(&mut self, side: Side, event: Event<'_>) {
-        // No stage of a chain is of a kind that gives out right rows.
-        debug_assert_eq!(side, Side::Left);
         self.single_at(side, event, event.ts);
     }
 
-    fn single_at(&mut self, _: Side, event: Event<'_>, ts: i64) {
+    fn single_at(&mut self, side: Side, event: Event<'_>, ts: i64) {
+        let row = JoinedRow::single(self.streams, side, event);
         // Without a key it may be as old as it likes.
-        let promised = if event.key == Key::Null { self.watermark } else { WATERMARK_START };
-        self.give(JoinedRow::new(self.streams, event, None).at(ts.max(promised)));
+        let reached = if event.key == Key::Null { ts.max(self.watermark) } else { ts };
+        self.give(if reached > event.ts { row.behind(reached) } else { row.at(reached) });
     }
 
     fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {

@@ -6,8 +6,14 @@
 //! anchor, never to an implied one. A stage's output watermark is the next one's input watermark,
 //! held back by as much as an anchor's time may lie behind it, so that no joined row is ever late.
 //!
-//! A row without its anchor (a left join has padded it) matches nothing in that stage: a left join
-//! pads it again, an inner one counts it as without a key.
+//! A row without its anchor (an outer join has padded it) matches nothing in that stage: a left
+//! join pads it again, an inner one counts it as without a key. So does a row that had no key in an
+//! earlier stage and came out there behind its time, as no row without a key is ever late:
+//! [`Report::left_behind`] counts these.
+//!
+//! A stage may be of any kind and form: an interval, an as-of join, a choice, windows. Only behind
+//! a session window, whose rows may lie any time apart, all stages must be anchored to streams of
+//! the same side of it.
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
@@ -63,6 +69,8 @@
 mod hand_over;
 mod plan;
 mod row;
+#[cfg(all(test, not(loom)))]
+mod sim;
 mod sink;
 
 use std::fmt;

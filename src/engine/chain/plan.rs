@@ -9,10 +9,13 @@ use crate::engine::chain::hand_over::{HandOverPlan, LateBox};
 use crate::engine::chain::row::{JoinedRow, Stream};
 use crate::engine::chain::sink::{ChainSink, Last};
 use crate::engine::chain::{Chain, NO_SUCH_STREAM, side_of};
-use crate::event::{Key, KeyHasher, Side};
+use crate::error::SpecError;
+use crate::event::{Key, KeyHasher};
 use crate::exchange::{Feed, WatermarkSlot};
-use crate::join::{AnyJoin, JoinSpec, MatchChoice};
+use crate::join::{AnyJoin, JoinSpec, MatchChoice, Window};
+use crate::limits::Limits;
 use crate::runtime::Topology;
+use crate::state::Simd;
 use crate::time::{Interval, LatePolicy};
 
 /// One more stage of a chain: what came out so far is joined with another stream.
@@ -74,7 +77,15 @@ pub struct ChainBuilder<F> {
 #[derive(Clone, Copy)]
 struct Edge {
     anchor: usize,
-    interval: Interval,
+    /// How far apart the two may be; `None`: any time, as in sessions.
+    interval: Option<Interval>,
+}
+
+impl Edge {
+    fn new(anchor: usize, spec: &JoinSpec) -> Edge {
+        let is_session = matches!(spec.windows(), Some(Window::Session { .. }));
+        Edge { anchor, interval: (!is_session).then(|| spec.interval()) }
+    }
 }
 
 impl EngineBuilder<NoSinks> {
@@ -82,9 +93,8 @@ impl EngineBuilder<NoSinks> {
     /// that was set so far. Feeds of this stage may be given before or after.
     pub fn then(self, then: Then) -> ChainBuilder<NoSinks> {
         let EngineBuilder { settings, stage, sinks } = self;
-        let edge = Edge { anchor: 0, interval: stage.spec.interval() };
-        let fault = fault_of(&stage.spec);
-        ChainBuilder { settings, earlier: Vec::new(), last: stage, tree: vec![edge], fault, sinks }
+        let tree = vec![Edge::new(0, &stage.spec)];
+        ChainBuilder { settings, earlier: Vec::new(), last: stage, tree, fault: None, sinks }
             .then(then)
     }
 }
@@ -94,7 +104,7 @@ impl ChainBuilder<NoSinks> {
     pub fn then(mut self, then: Then) -> ChainBuilder<NoSinks> {
         let Then { spec, anchor, key } = then;
         let streams = self.tree.len() + 1;
-        self.fault = self.fault.or(fault_of(&spec)).or_else(|| {
+        self.fault = self.fault.or_else(|| {
             let is_odd = |policy| policy == LatePolicy::Join;
             let policies = [self.last.spec.lateness().policy, spec.lateness().policy];
             if anchor.index() >= streams {
@@ -109,32 +119,40 @@ impl ChainBuilder<NoSinks> {
             return self;
         }
         let anchor_now = self.tree.last().map_or(0, |edge| edge.anchor);
-        let mut back = self.behind(anchor_now, anchor.index());
-        if anchor.index() + 1 == streams && self.last.spec.choice() == MatchChoice::All {
+        let is_newest = anchor.index() + 1 == streams;
+        let back = if is_newest && self.last.spec.choice() == MatchChoice::All {
             // Both rows of a pair are as young as that.
-            back = 0;
-        }
+            0
+        } else if let Some(back) = self.behind(anchor_now, anchor.index()) {
+            back
+        } else {
+            self.fault = Some(BEYOND_SESSION);
+            return self;
+        };
         let plan = HandOverPlan { key, anchor, back };
-        self.tree.push(Edge { anchor: anchor.index(), interval: spec.interval() });
+        self.tree.push(Edge::new(anchor.index(), &spec));
         let before = std::mem::replace(&mut self.last, StagePlan::new(spec));
         self.earlier.push((before, plan));
         self
     }
 
     /// How far the time of stream `to` may lie behind that of stream `from`: along the anchors to
-    /// the first that both hang on.
-    fn behind(&self, from: usize, to: usize) -> i64 {
+    /// the first that both hang on. `None`: any time.
+    fn behind(&self, from: usize, to: usize) -> Option<i64> {
         let line = |stream: usize| {
             let next = |&stream: &usize| Some(self.tree.get(stream.checked_sub(1)?)?.anchor);
             std::iter::successors(Some(stream), next).collect::<Vec<usize>>()
         };
         let (up, down) = (line(from), line(to));
         let edge = |stream: &usize| self.tree[stream - 1].interval;
-        let up = up.iter().take_while(|stream| !down.contains(stream)).map(|s| edge(s).hi());
-        let up_line = line(from);
-        let down = down.iter().take_while(|stream| !up_line.contains(stream));
-        let down = down.map(|s| edge(s).lo().saturating_neg());
-        up.chain(down).map(|ticks| ticks.max(0)).fold(0, i64::saturating_add)
+        let up_edges = up.iter().take_while(|stream| !down.contains(stream));
+        let up_edges = up_edges.map(|stream| edge(stream).map(|edge| edge.hi()));
+        let down_edges = down.iter().take_while(|stream| !up.contains(stream));
+        let down_edges =
+            down_edges.map(|stream| edge(stream).map(|edge| edge.lo().saturating_neg()));
+        up_edges
+            .chain(down_edges)
+            .try_fold(0_i64, |sum, ticks| Some(sum.saturating_add(ticks?.max(0))))
     }
 
     /// Makes the sinks, one for each core, given its number.
@@ -148,18 +166,10 @@ impl ChainBuilder<NoSinks> {
     }
 }
 
-/// What a stage of a chain cannot be.
-fn fault_of(spec: &JoinSpec) -> Option<&'static str> {
-    if spec.windows().is_some() {
-        Some("a window join cannot be a stage of a chain: its rows may lie any time apart")
-    } else if spec.kind().emits_unmatched(Side::Right) {
-        Some(
-            "a right or full join cannot be a stage of a chain: give the sides the other way round",
-        )
-    } else {
-        None
-    }
-}
+/// Why there is no such chain: without a bound a row could come too late for its next stage.
+const BEYOND_SESSION: &str = "behind a session window a stage is anchored to a stream on the other \
+    side of the window than the stage before it: rows of a session may lie any time apart; anchor \
+    both to streams of the same side, or put the session stage last";
 
 impl<F> ChainBuilder<F> {
     /// As [`EngineBuilder::source_slot`].
@@ -167,11 +177,20 @@ impl<F> ChainBuilder<F> {
     /// # Errors
     /// As there; [`EngineError::Chain`] when there is no such stream.
     pub fn source_slot(&self, stream: Stream) -> Result<WatermarkSlot, EngineError> {
+        self.check()?;
         let (count, stage) = (self.earlier.len(), stream.stage());
         let plan = self.earlier.get(stage).map(|(plan, _)| plan);
         let plan = plan.or((stage == count).then_some(&self.last));
         let plan = plan.ok_or(EngineError::Chain(NO_SUCH_STREAM))?;
         Ok(plan.watermarks.add_source(side_of(stream))?)
+    }
+
+    /// Whether there is such a chain; the start says it as well.
+    ///
+    /// # Errors
+    /// [`EngineError::Chain`] says why there is none.
+    pub fn check(&self) -> Result<(), EngineError> {
+        self.fault.map_or(Ok(()), |fault| Err(EngineError::Chain(fault)))
     }
 
     /// Adds a feed of a stream, which is polled on one of the cores; those of a stage are dealt out
@@ -210,21 +229,53 @@ where
     ///
     /// # Errors
     /// As [`EngineBuilder::start`]; [`EngineError::Chain`] says why there is no such chain.
-    pub fn start(mut self) -> Result<Chain<S>, EngineError> {
-        if let Some(fault) = self.fault {
-            return Err(EngineError::Chain(fault));
-        }
-        let plans = self.earlier.iter().map(|(plan, _)| plan).chain([&self.last]);
-        let specs: Vec<JoinSpec> = plans.map(|plan| plan.spec.clone()).collect();
-        let simd = self.settings.simd;
-        let streams = specs.len();
-        let assembly = Assembly { settings: self.settings, earlier: self.earlier, last: self.last };
+    pub fn start(self) -> Result<Chain<S>, EngineError> {
+        let (assembly, operators, mut lasts) = self.parts()?;
         let engine = assembly.start(
-            |stage, _, hasher, limits| {
-                AnyJoin::new(specs[stage].clone(), hasher.clone(), limits, simd)
-            },
-            |core, late: &LateBox| Last::new((self.sinks)(core), streams, LateBox::clone(late)),
+            |stage, _, hasher, limits| operators.make(stage, hasher, limits),
+            |core, late| lasts.make(core, late),
         )?;
         Ok(Chain { engine })
+    }
+
+    /// What is put together, and what makes the operators and sinks of it.
+    pub(super) fn parts(self) -> Result<(Assembly, Operators, Lasts<F>), EngineError> {
+        self.check()?;
+        let plans = self.earlier.iter().map(|(plan, _)| plan).chain([&self.last]);
+        let specs: Vec<JoinSpec> = plans.map(|plan| plan.spec.clone()).collect();
+        let lasts = Lasts { sinks: self.sinks, streams: specs.len() };
+        let operators = Operators { specs, simd: self.settings.simd };
+        let assembly = Assembly { settings: self.settings, earlier: self.earlier, last: self.last };
+        Ok((assembly, operators, lasts))
+    }
+}
+
+/// Makes the operators of all stages.
+pub(super) struct Operators {
+    specs: Vec<JoinSpec>,
+    simd: Option<Simd>,
+}
+
+impl Operators {
+    pub(super) fn make(
+        &self,
+        stage: usize,
+        hasher: &KeyHasher,
+        limits: Limits,
+    ) -> Result<AnyJoin, SpecError> {
+        AnyJoin::new(self.specs[stage].clone(), hasher.clone(), limits, self.simd)
+    }
+}
+
+/// Makes the sinks of the last stage.
+pub(super) struct Lasts<F> {
+    sinks: F,
+    /// Streams of a left row of the stage.
+    streams: usize,
+}
+
+impl<S: ChainSink, F: FnMut(usize) -> S> Lasts<F> {
+    pub(super) fn make(&mut self, core: usize, late: &LateBox) -> Last<S> {
+        Last::new((self.sinks)(core), self.streams, LateBox::clone(late))
     }
 }

@@ -1,6 +1,6 @@
 //! Joined rows: what several streams have put together.
 
-use crate::event::{Event, Key};
+use crate::event::{Event, Key, Side};
 
 /// One of the streams of a chain, by its place: the left one, the right one, then the right one of
 /// each further stage.
@@ -44,14 +44,16 @@ pub struct Part<'a> {
     pub row: &'a [u8],
 }
 
-/// A row of several streams; one that found no partner in a left join lacks that stream's part.
-/// It is borrowed for a call.
+/// A row of several streams; one that found no partner in an outer join lacks the parts of those it
+/// was not joined with. It is borrowed for a call.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinedRow<'a> {
     before: Before<'a>,
     newest: Option<Part<'a>>,
     /// The time at which it came out, where that is later than its parts'.
     reached: i64,
+    /// See [`is_behind`](Self::is_behind).
+    is_behind: bool,
 }
 
 /// All streams but the newest.
@@ -61,11 +63,16 @@ enum Before<'a> {
     First(Part<'a>),
     /// What earlier stages have joined: times, ends of the rows, rows.
     Packed { bytes: &'a [u8], streams: usize },
+    /// Nothing: the newest found no partner in a right or full join.
+    Nothing { streams: usize },
 }
 
 /// A time and an end of a packed row.
 const TIME_BYTES: usize = size_of::<i64>();
 const END_BYTES: usize = size_of::<u32>();
+
+/// The last byte of a packed row that came out behind its time.
+const BEHIND: u8 = 1;
 
 /// Stands in a packed row for the time of a stream that has no part: it is no event's time.
 const NO_TIME: i64 = i64::MIN;
@@ -80,7 +87,21 @@ impl<'a> JoinedRow<'a> {
             1 => Before::First(part(left)),
             _ => Before::Packed { bytes: left.row, streams },
         };
-        JoinedRow { before, newest: right.map(part), reached: left.ts }
+        let is_behind = streams > 1 && left.row.last() == Some(&BEHIND);
+        JoinedRow { before, newest: right.map(part), reached: left.ts, is_behind }
+    }
+
+    /// A row of either side of a stage that comes out by itself.
+    pub(super) fn single(streams: usize, side: Side, event: Event<'a>) -> JoinedRow<'a> {
+        match side {
+            Side::Left => JoinedRow::new(streams, event, None),
+            Side::Right => JoinedRow {
+                before: Before::Nothing { streams },
+                newest: Some(Part { ts: event.ts, row: event.row }),
+                reached: event.ts,
+                is_behind: false,
+            },
+        }
     }
 
     /// The same row, which came out at this time.
@@ -88,10 +109,15 @@ impl<'a> JoinedRow<'a> {
         JoinedRow { reached: ts, ..self }
     }
 
-    /// Whether it came out behind its time: a row without a key, which is never late. It meets
-    /// nobody in later stages either.
+    /// The same row, which came out when this time was reached and its own had passed.
+    pub(super) fn behind(self, ts: i64) -> JoinedRow<'a> {
+        JoinedRow { reached: ts, is_behind: true, ..self }
+    }
+
+    /// Whether it came out behind its time: it was a row without a key, which is never late. Later
+    /// stages may have freed whom it would meet there, so it meets nobody.
     pub(super) fn is_behind(&self) -> bool {
-        self.reached > self.parts_ts()
+        self.is_behind
     }
 
     fn parts_ts(&self) -> i64 {
@@ -102,7 +128,7 @@ impl<'a> JoinedRow<'a> {
     pub fn streams(&self) -> usize {
         match self.before {
             Before::First(_) => 2,
-            Before::Packed { streams, .. } => streams + 1,
+            Before::Packed { streams, .. } | Before::Nothing { streams } => streams + 1,
         }
     }
 
@@ -114,6 +140,7 @@ impl<'a> JoinedRow<'a> {
             _ if stream.index() + 1 == self.streams() => self.newest,
             Before::First(part) => (stream == Stream::LEFT).then_some(part),
             Before::Packed { bytes, streams } => packed_part(bytes, streams, stream.index()),
+            Before::Nothing { .. } => None,
         }
     }
 
@@ -123,8 +150,8 @@ impl<'a> JoinedRow<'a> {
         (0..self.streams()).map(move |index| row.part(Stream(index)))
     }
 
-    /// Its output time: the largest of its parts', or the one that was reached when it came out, if
-    /// it came without a key and late.
+    /// Its output time: the largest of its parts', or what is later: the last tick of the window
+    /// that it came out of, the time that was reached when it came out without a key and late.
     pub fn ts(&self) -> i64 {
         self.parts_ts().max(self.reached)
     }
@@ -141,6 +168,7 @@ impl<'a> JoinedRow<'a> {
             out.extend_from_slice(&end.to_le_bytes());
         }
         self.parts().flatten().for_each(|part| out.extend_from_slice(part.row));
+        out.push(if self.is_behind { BEHIND } else { 0 });
         Some(())
     }
 }

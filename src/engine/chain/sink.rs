@@ -79,14 +79,16 @@ impl<S: ChainSink> Emit for Last<S> {
         self.sink.row(JoinedRow::new(self.streams, left, Some(right)));
     }
 
+    fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
+        self.sink.row(JoinedRow::new(self.streams, left, Some(right)).at(ts));
+    }
+
     fn single(&mut self, side: Side, event: Event<'_>) {
-        // No stage of a chain is of a kind that gives out right rows.
-        debug_assert_eq!(side, Side::Left);
         self.single_at(side, event, event.ts);
     }
 
-    fn single_at(&mut self, _: Side, event: Event<'_>, ts: i64) {
-        self.sink.row(JoinedRow::new(self.streams, event, None).at(ts));
+    fn single_at(&mut self, side: Side, event: Event<'_>, ts: i64) {
+        self.sink.row(JoinedRow::single(self.streams, side, event).at(ts));
     }
 
     fn late(&mut self, side: Side, event: Event<'_>, lag: i64) {

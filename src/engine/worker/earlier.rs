@@ -31,6 +31,8 @@ pub(in crate::engine) struct ClosedStage {
     pub(in crate::engine) events_pushed: u64,
     /// Rows that it handed to the next stage.
     pub(in crate::engine) handed_over: u64,
+    /// Of these, those that came out behind their time.
+    pub(in crate::engine) behind: u64,
 }
 
 impl<J: Operator> EarlierStage<J> {
@@ -111,6 +113,7 @@ impl<J: Operator> EarlierStage<J> {
         let State::Ended(ended) = self.state else { return None };
         let (hand_over, report) = *ended;
         let events_pushed = self.intake.map_or(0, |intake| intake.sent().1);
-        Some(ClosedStage { report, events_pushed, handed_over: hand_over.rows() })
+        let (handed_over, behind) = (hand_over.rows(), hand_over.rows_behind());
+        Some(ClosedStage { report, events_pushed, handed_over, behind })
     }
 }
