@@ -220,6 +220,8 @@ pub enum JoinError {
         ts: i64,
         /// How far it lay behind what was still on time, in ticks.
         lag: i64,
+        /// The caller's bytes, as they were pushed.
+        row: Box<[u8]>,
     },
     /// State would have passed its bound, and the policy is to fail.
     StateFull {
@@ -251,7 +253,7 @@ pub enum JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JoinError::Late { side, ts, lag } => write!(
+            JoinError::Late { side, ts, lag, .. } => write!(
                 f,
                 "a {} event at {ts} is {lag} ticks later than what still joins; raise the \
                  out-of-orderness or the allowed lateness, or choose to drop late events",

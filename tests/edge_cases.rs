@@ -264,7 +264,8 @@ fn case_13_late_fails(make: Make) {
         run.watermark(50);
         assert_eq!(run.right(1, 47), NOTHING);
         let error = run.event(Side::Right, 0, Some("k"), 2, 40).expect_err("it is late");
-        assert_eq!(error, JoinError::Late { side: Side::Right, ts: 40, lag: 7 });
+        let row = 2_u64.to_le_bytes().into();
+        assert_eq!(error, JoinError::Late { side: Side::Right, ts: 40, lag: 7, row });
     }
 }
 

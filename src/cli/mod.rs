@@ -95,9 +95,10 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(Stop::Clap(error)) => return clap_ended(&error),
         Err(Stop::Failure(failure)) => return ended(Err(failure)),
     };
+    let settings: Vec<join::Settings> = profile::file(&matches).into_iter().collect();
     let done = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => run_command(cli.command),
-        Err(error) => return clap_ended(&error.format(&mut command())),
+        Ok(cli) => run_command(cli.command, &settings),
+        Err(error) => return clap_ended(&in_words_of_command(error, &matches)),
     };
     ended(done.map_err(|failure| match &profile {
         Some(profile) => profile.explain(failure, &matches),
@@ -123,6 +124,17 @@ fn parse(args: &[OsString]) -> Result<(ArgMatches, Option<Profile>), Stop> {
         Stop::Clap(error)
     })?;
     Ok((matches, Some(profile)))
+}
+
+/// An error of what was typed, with the usage of the command that it was typed for.
+fn in_words_of_command(error: clap::Error, matches: &ArgMatches) -> clap::Error {
+    let mut root = command();
+    root.build();
+    let name = matches.subcommand_name().unwrap_or_default();
+    match root.find_subcommand_mut(name) {
+        Some(command) => error.format(command),
+        None => error.format(&mut root),
+    }
 }
 
 /// Prints what clap has to say.
@@ -162,9 +174,9 @@ pub fn command() -> clap::Command {
     profile::with_option(Cli::command())
 }
 
-fn run_command(command: Command) -> Result<(), Failure> {
+fn run_command(command: Command, settings: &[join::Settings]) -> Result<(), Failure> {
     match command {
-        Command::Join(args) => join::run(*args),
+        Command::Join(args) => join::run(*args, settings),
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Load(args) => load::run(&args),

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, ValueEnum};
@@ -92,7 +92,7 @@ impl Profile {
     /// # Errors
     /// [`Failure`] says which line is wrong, or why there is none to read.
     pub(super) fn load(name: &str) -> Result<Profile, Failure> {
-        if !name.contains(['/', '.', std::path::MAIN_SEPARATOR]) {
+        if !is_file(name) {
             let named = NAMED.iter().find(|(known, _)| *known == name);
             let Some((known, text)) = named else {
                 let known: Vec<&str> = NAMED.iter().map(|(known, _)| *known).collect();
@@ -216,6 +216,16 @@ fn option() -> Arg {
 pub(super) fn given(matches: &ArgMatches) -> Option<&str> {
     let (_, matches) = matches.subcommand()?;
     matches.try_get_one::<String>(OPTION).ok().flatten().map(String::as_str)
+}
+
+/// The file of the option, if it is one, as messages call it.
+pub(super) fn file(matches: &ArgMatches) -> Option<(String, PathBuf)> {
+    let name = given(matches).filter(|name| is_file(name))?;
+    Some((format!("--{OPTION}"), PathBuf::from(name)))
+}
+
+fn is_file(name: &str) -> bool {
+    name.contains(['/', '.', std::path::MAIN_SEPARATOR])
 }
 
 /// What a line sets, if anything. Profiles are TOML, of which they need comments and top-level

@@ -37,8 +37,13 @@ impl ExprError {
         self
     }
 
+    /// Whether a name in it is that of no column.
+    pub(crate) fn is_of_missing_column(&self) -> bool {
+        self.why.starts_with("there is no column")
+    }
+
     /// The same with more to say.
-    pub(super) fn with(mut self, more: &str) -> ExprError {
+    pub(crate) fn with(mut self, more: &str) -> ExprError {
         self.why.push_str(more);
         self
     }

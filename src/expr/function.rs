@@ -225,7 +225,9 @@ fn ticks(scope: &Scope, value: &Value<'_>, ns: i64) -> Option<Option<i64>> {
 }
 
 fn from_epoch<'a>(scope: &Scope, values: &mut [Value<'a>], ns: i64) -> Option<Value<'a>> {
-    Some(ticks(scope, &values[0], ns)?.map_or(Value::Null, Value::Time))
+    // What no calendar has is no time.
+    let time = ticks(scope, &values[0], ns)?.filter(|&ticks| scope.unit.has_date(ticks));
+    Some(time.map_or(Value::Null, Value::Time))
 }
 
 fn duration<'a>(scope: &Scope, values: &mut [Value<'a>], ns: i64) -> Option<Value<'a>> {

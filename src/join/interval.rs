@@ -326,7 +326,10 @@ impl IntervalJoin {
                     Class::Skip
                 }
                 LatePolicy::Join => Class::Late,
-                LatePolicy::Fail => return Err(JoinError::Late { side, ts, lag }),
+                LatePolicy::Fail => {
+                    let row = batch.event(index, &self.hasher).row.into();
+                    return Err(JoinError::Late { side, ts, lag, row });
+                }
             });
         }
         Ok(())

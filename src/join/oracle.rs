@@ -225,7 +225,7 @@ impl Oracle {
             match self.spec.lateness().policy {
                 LatePolicy::Drop => return Ok(Vec::new()),
                 LatePolicy::Output => return Ok(vec![Output::Late { side, id, lag }]),
-                LatePolicy::Fail => return Err(JoinError::Late { side, ts, lag }),
+                LatePolicy::Fail => return Err(window::late(side, ts, lag, id)),
                 LatePolicy::Join => {}
             }
         } else {

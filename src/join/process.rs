@@ -228,7 +228,7 @@ impl<P: Process> ProcessJoin<P> {
                     continue;
                 }
                 (Some(lag), LatePolicy::Fail) => {
-                    return Err(JoinError::Late { side, ts: event.ts, lag });
+                    return Err(JoinError::Late { side, ts: event.ts, lag, row: event.row.into() });
                 }
             }
             self.call(side, batch, index, lag, out)?;

@@ -259,7 +259,10 @@ impl WindowJoin {
         let lag = on_time_from.saturating_sub(ts);
         match lateness.policy {
             LatePolicy::Output => out.late(side, batch.event(index, &self.hasher), lag),
-            LatePolicy::Fail => return Err(JoinError::Late { side, ts, lag }),
+            LatePolicy::Fail => {
+                let row = batch.event(index, &self.hasher).row.into();
+                return Err(JoinError::Late { side, ts, lag, row });
+            }
             LatePolicy::Drop | LatePolicy::Join => {}
         }
         Ok(true)

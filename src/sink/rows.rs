@@ -132,16 +132,24 @@ impl RowSink {
     }
 
     /// Writes the late rows of a sorted output; when all sinks have, all of them are. Of a run that
-    /// is stopped they are those that were found so far.
+    /// is stopped, or whose reader has gone, they are those that were found so far.
     ///
     /// # Errors
     /// [`SinkError`] when they cannot be written.
     pub fn write_late(&mut self) -> Result<(), SinkError> {
-        if let (Some(sorter), None) = (&self.shared.late_sorter, &self.failed) {
-            let written = sorter.advance(self.core, &mut self.late_slices, i64::MAX);
-            self.keep(written);
+        if self.failed.as_ref().is_some_and(|error| !error.closed) {
+            return self.outcome();
         }
-        self.outcome()
+        let shared = Arc::clone(&self.shared);
+        let mut written = Ok(());
+        if let Some(sorter) = &shared.late_sorter {
+            written = sorter.advance(self.core, &mut self.late_slices, i64::MAX);
+        }
+        if let (Some((_, output)), Ok(())) = (&shared.late, &written) {
+            written = self.late.write_to(output);
+        }
+        self.keep(written.clone());
+        written
     }
 
     /// `ts` is the row's time where that is not the larger of the two.
@@ -248,10 +256,14 @@ impl RowSink {
 
     fn keep(&mut self, result: Result<(), SinkError>) {
         if let Err(error) = result {
+            // Late rows go elsewhere.
+            let error_is_end = error.closed;
             self.failed.get_or_insert(error);
             self.block.bytes = Vec::new();
             self.slices = Slices::new(1);
-            self.late_slices = Slices::new(1);
+            if !error_is_end {
+                self.late_slices = Slices::new(1);
+            }
         }
     }
 

@@ -152,6 +152,7 @@ mod tests {
                 row[0].map(|place| left.keys[place].to_le_bytes().to_vec())
             }),
             right_key: Box::new(|place: usize| Some(right.keys[place].to_le_bytes().to_vec())),
+            condition: None,
         };
         let stages: Vec<ChainStage<'_>> = (0..=more).map(stage).collect();
         let times: Vec<Vec<i64>> =

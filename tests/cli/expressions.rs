@@ -212,7 +212,11 @@ fn verify_knows_the_condition() {
     assert!(good.out.contains("offline  2 pairs"), "{}", good.out);
     let bad = run(&dir, &format!("{verify} --result all.csv --strict"), &condition);
     assert_eq!(bad.code, Some(1));
-    assert!(bad.out.contains("--where does not hold of the two"), "{}", bad.out);
+    assert!(
+        bad.out.contains("--where, or the rule of its time, does not hold of the two"),
+        "{}",
+        bad.out
+    );
     run(&dir, &format!("{verify} --result pairs.csv --strict"), &[])
         .fails(1, &["1 pairs are missing"]);
 }

@@ -68,6 +68,27 @@ fn it_stops_with_complete_rows_a_report_and_status_130() {
 }
 
 #[test]
+fn a_run_that_still_waits_for_its_first_rows_leaves_a_report() {
+    let dir = Dir::with_sample();
+    let args = format!("{JOIN} --stats json --stats-output report.json --output out.csv");
+    let mut child = dir.spawn(&args);
+    let stdin = child.stdin.take().unwrap();
+    // It says so when it waits, and by then it catches signals.
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut err = String::new();
+    said.read_line(&mut err).unwrap();
+    assert!(err.contains("waiting for the first rows of standard input"), "{err}");
+    interrupt(&child);
+    said.read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    drop(stdin);
+    assert!(err.contains("stopped by Ctrl-C before each input had its first row"), "{err}");
+    let report: serde_json::Value = serde_json::from_str(&dir.read("report.json")).unwrap();
+    assert_eq!((&report["interrupted"], &report["left_rows"]), (&true.into(), &0.into()));
+    assert!(!dir.path("out.csv").exists());
+}
+
+#[test]
 fn a_termination_is_reported_as_one() {
     let dir = Dir::with_sample();
     let (mut child, stdin) = start(&dir, "--stats text");

@@ -76,5 +76,13 @@ fn what_is_wrong_is_said_with_its_line() {
         dir.write("job.toml", JOB.replacen(from, to, 1));
         dir.run("run job.toml").fails(2, words);
     }
+    // What was typed is not blamed on the job.
+    dir.write("job.toml", JOB);
+    for (option, word) in
+        [("--cores none", "--cores"), ("--between soon", "--between"), ("--bogus", "--bogus")]
+    {
+        let ran = dir.run(&format!("run job.toml {option}")).fails(2, &[word]);
+        assert!(!ran.err.contains("job.toml, line"), "{}", ran.err);
+    }
     dir.run("run none.toml").fails(1, &["none.toml", "cannot read"]);
 }

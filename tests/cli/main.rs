@@ -30,4 +30,5 @@ mod time;
 mod trouble;
 mod tuning;
 mod verify;
+mod verify_forms;
 mod window;

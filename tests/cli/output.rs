@@ -375,13 +375,46 @@ fn a_disk_that_fills_up_ends_the_run_and_keeps_the_old_file() {
 }
 
 #[test]
+fn files_that_options_are_from_are_no_outputs() {
+    let dir = Dir::with_sample();
+    let join = "--left orders.csv --right payments.csv --on order_id --left-time ts --right-time \
+                ts --between -5m..5m";
+    dir.write("p.toml", "cores = 1\n").write("rules.csv", "from,between\n2024-01-01,0..1s\n");
+    dir.write(
+        "job.toml",
+        "left = 'orders.csv'\nright = 'payments.csv'\non = 'order_id'\n\
+                           left-time = 'ts'\nright-time = 'ts'\nbetween = '-5m..5m'\n",
+    );
+    std::fs::hard_link(dir.path("orders.csv"), dir.path("hard.csv")).unwrap();
+    let before = ["p.toml", "rules.csv", "job.toml", "orders.csv"].map(|name| dir.read(name));
+    for output in ["--output", "--late-output", "--bad-rows-output", "--stats-output"] {
+        let word = |path: &str, of: &str| format!("{output} {path} is the same file as {of}");
+        dir.run(&format!("join {join} --profile p.toml {output} p.toml"))
+            .fails(2, &[&word("p.toml", "--profile p.toml")]);
+        dir.run(&format!("run job.toml {output} ./job.toml"))
+            .fails(2, &[&word("./job.toml", "the job job.toml")]);
+        dir.run(&format!("run job.toml --profile p.toml {output} p.toml"))
+            .fails(2, &[&word("p.toml", "--profile p.toml")]);
+        dir.run(&format!("join {join} --rules rules.csv {output} rules.csv"))
+            .fails(2, &[&word("rules.csv", "--rules rules.csv")]);
+        dir.run(&format!("join {join} {output} hard.csv --append"))
+            .fails(2, &[&word("hard.csv", "--left orders.csv")]);
+    }
+    let after = ["p.toml", "rules.csv", "job.toml", "orders.csv"].map(|name| dir.read(name));
+    assert_eq!(before, after);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let dir = Dir::new();
     let rows: String =
         (0..50_000).map(|i| format!("k{i},{}\n", 1_700_000_000_000_i64 + i)).collect();
     dir.write("l.csv", format!("id,ts\n{rows}")).write("r.csv", format!("id,ts\n{rows}"));
+    let late = format!("{}k0,1600000000000\n", dir.read("r.csv"));
+    dir.write("r.csv", late);
     let mut child = dir.spawn(
-        "join --left l.csv --right r.csv --on id --left-time ts --right-time ts --between 0..0",
+        "join --left l.csv --right r.csv --on id --left-time ts --right-time ts --between 0..0 \
+         --late-output late.csv --stats json --stats-output report.json",
     );
     let mut first = String::new();
     let mut reader = BufReader::with_capacity(64, child.stdout.take().unwrap());
@@ -392,6 +425,11 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
     assert!(!err.contains("error") && !err.contains("panicked"), "{err}");
+    // What was found until then is told, and late rows are in their place.
+    let report: serde_json::Value = serde_json::from_str(&dir.read("report.json")).unwrap();
+    assert!(report["left_rows"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["interrupted"], false);
+    assert!(dir.read("late.csv").starts_with("side,lag_ms,"));
 }
 
 #[test]

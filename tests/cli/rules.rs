@@ -63,6 +63,49 @@ fn every_pair_is_judged_by_the_rule_of_its_time() {
 }
 
 #[test]
+fn a_result_under_rules_is_verified() {
+    let dir = Dir::new();
+    write(&dir, "l.csv", &events(1));
+    write(&dir, "r.csv", &events(2));
+    dir.write("rules.csv", "from,between,where\n100200,0..10ms,\n100400,,\"v_right >\nv\"\n");
+    dir.run(&format!("{JOIN} --rules rules.csv --output out.csv")).ok();
+    let verify = JOIN.replace("join ", "verify ").replace("--stats none", "--result out.csv");
+    dir.run(&format!("{verify} --rules rules.csv --strict --min-match-rate 1")).ok();
+    dir.run(&format!("{verify} --strict")).fails(1, &["pairs are missing"]);
+    // From standard input, as a file and as a pipe.
+    let rules = std::fs::File::open(dir.path("rules.csv")).expect("the rules");
+    let mut join = dir.command(&format!("{JOIN} --rules -"));
+    let ran = Ran::from(join.stdin(rules).output().expect("the binary runs")).ok();
+    assert_eq!(sorted_rows(&ran.out), sorted_rows(&dir.read("out.csv")));
+    let rules = dir.read("rules.csv");
+    let ran = dir.run_with_input(&format!("{JOIN} --rules -"), rules.as_bytes()).ok();
+    assert_eq!(sorted_rows(&ran.out), sorted_rows(&dir.read("out.csv")));
+    let both = JOIN.replace("l.csv", "-");
+    dir.run(&format!("{both} --rules -")).fails(2, &["standard input", "the rules"]);
+}
+
+#[test]
+fn one_process_may_write_the_rules_before_the_rows() {
+    let dir = Dir::new();
+    for pipe in ["rules", "l", "r"] {
+        assert!(Command::new("mkfifo").arg(dir.path(pipe)).status().expect("mkfifo").success());
+    }
+    let args =
+        JOIN.replace("l.csv", "l --left-format csv").replace("r.csv", "r --right-format csv");
+    let join = dir.spawn(&format!("{args} --rules rules"));
+    // Each pipe is written and closed before the next is opened.
+    for (pipe, text) in [
+        ("rules", "from,between\n100000,0..1ms\n"),
+        ("l", "k,t,v\na,100000,1\n"),
+        ("r", "k,t,v\na,100001,1\na,100002,2\n"),
+    ] {
+        std::fs::write(dir.path(pipe), text).expect("it is read");
+    }
+    let ended = Ran::from(join.wait_with_output().expect("it ends")).ok();
+    assert_eq!(sorted_rows(&ended.out), ["a,100000,1,a,100001,1"]);
+}
+
+#[test]
 fn what_is_wrong_with_a_rule_is_said_with_its_line() {
     let dir = Dir::new();
     write(&dir, "l.csv", &events(1));
@@ -74,9 +117,10 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
         ("from,between,from\n", "line 1: there are two columns \"from\""),
         ("from,between\n\nsoon,0..1s\n", "line 3: "),
         ("from,between\n100,0..1s,more\n", "line 2: 3 cells where the header names 2"),
-        ("from,between\n100,0..1s\n", "line 2: the join finds pairs from -50 to 50 ticks apart"),
+        ("from,between\n100,0..1s\n", "line 2: its interval is not within --between, -50ms..50ms"),
         ("from,between\n100,5ms..1ms\n", "line 2: between: "),
         ("from,where\n100,v <\n", "line 2: where: "),
+        ("from,where\n\n100,\"v =\n1\"\n200,\"v\n", "line 5: a quote is open to the end"),
         ("from,where\n100,w = 1\n", "line 2: where: "),
         (
             "from,where\n200,v = 1\n100,v = 2\n",
@@ -123,6 +167,6 @@ fn a_rule_that_comes_too_late_to_be_exact_ends_the_run() {
     let ended = Ran::from(join.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(1), "{}", ended.err);
     let said = "--rules rules, line 3: pairs at the rule's time may be out already; a rule can \
-                start at 100203 or later";
+                start at 1970-01-01T00:01:40.203Z or later";
     assert!(ended.err.contains(said), "{}", ended.err);
 }

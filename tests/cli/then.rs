@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::support::{Dir, number, sorted_rows};
 
 /// A row: a column for each key, then time and id.
-type Row = (Vec<String>, i64, String);
+pub type Row = (Vec<String>, i64, String);
 
 /// Streams of some rows: times ascend with a disorder below 50 ms, keys repeat, some are empty.
-fn streams(count: usize, rows: u64) -> Vec<Vec<Row>> {
+pub fn streams(count: usize, rows: u64) -> Vec<Vec<Row>> {
     let mut state = 17_u64;
     let mut next = |bound: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -22,7 +22,7 @@ fn streams(count: usize, rows: u64) -> Vec<Vec<Row>> {
     (0..count).map(|stream| (0..rows).map(|number| row(stream, number)).collect()).collect()
 }
 
-fn write(dir: &Dir, streams: &[Vec<Row>]) {
+pub fn write(dir: &Dir, streams: &[Vec<Row>]) {
     for (number, rows) in streams.iter().enumerate() {
         let mut text = "a,b,t,id\n".to_owned();
         for (keys, ts, id) in rows {
@@ -233,9 +233,9 @@ fn an_anchor_is_named_and_never_guessed() {
         dir.run(&line)
     };
     let said = join("--then-on b_right=a").ok().err;
-    assert!(said.contains("relative to the time of right"), "{said}");
+    assert!(said.contains("compared with that of right"), "{said}");
     let said = join("--then-on right.b=a --then-anchor left").ok().err;
-    assert!(!said.contains("relative to"), "{said}");
+    assert!(!said.contains("compared with"), "{said}");
     let both = join("--then-on b_right=a --then-on b=b");
     both.fails(2, &["of several streams", "--then-anchor left or right"]);
     join("--then-on a --then-anchor then1").fails(2, &["there are left, right"]);
@@ -243,10 +243,25 @@ fn an_anchor_is_named_and_never_guessed() {
     join("--then-on a=c").fails(2, &["--then-on", "s2.csv", "no column \"c\""]);
     join("").fails(2, &["--then s2.csv", "--then-on"]);
     join("--then-on a --then-between 1..2").fails(2, &["--then-between: it is there twice"]);
-    let window = FIRST.replace("--between -40ms..60ms", "--window tumble:1s");
     let then = "--then s2.csv --then-on a --then-between 0..1s --then-time t";
-    dir.run(&format!("join {window} {then}")).fails(2, &["--window and --then"]);
-    dir.run(&format!("join {FIRST} --type full {then}")).fails(2, &["--type inner and left"]);
+    dir.run(&format!("join {FIRST} --type semi {then}")).fails(2, &["--type inner, left, right"]);
+    for (stage, words) in [
+        ("--then-window tumble:1s", &["one of --then-between, --then-asof and --then-window"][..]),
+        ("--then-strict", &["--then-strict goes with --then-asof"]),
+        ("--then-type right --then-match last", &["--then-match: first, last", "--then-type"]),
+    ] {
+        dir.run(&format!("join {FIRST} {then} {stage}")).fails(2, words);
+    }
+    for (stage, words) in [
+        ("--then-asof backward", &["--then-asof: give --then-tolerance"][..]),
+        ("--then-window soon", &["--then-window: \"soon\" is no window"]),
+        ("--then-window tumble:1s --then-match last", &["--then-match only with"]),
+    ] {
+        let line = then.replace("--then-between 0..1s", stage);
+        dir.run(&format!("join {FIRST} {line}")).fails(2, words);
+    }
+    // What clap has to say is about the join.
+    dir.run("join --then-on a --then a.csv").fails(2, &["Usage: intervale join"]);
     let empty = then.replace("0..1s", "5..4");
     dir.run(&format!("join {FIRST} {empty}")).fails(2, &["--then-between"]);
 }
@@ -270,7 +285,8 @@ fn late_and_bad_rows_are_named_by_their_stream() {
     assert_eq!((number(stage, "right_late"), number(stage, "right_bad")), (2, 1));
     assert_eq!(stage["stream"], "then1");
     let fails = options.replace("--late-output late.csv", "--late fail");
-    dir.run(&format!("join {fails}")).fails(1, &["a then1 row at", "is late by"]);
+    dir.run(&format!("join {fails}"))
+        .fails(1, &["s2.csv, line 3: a then1 row at", "is late by 8s: k,x,1000,t2; raise"]);
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn quoted_fields_and_results_of_other_programs() {
     let ran = dir.run(&format!("verify {join} --result few.jsonl --strict")).ok();
     assert!(ran.err.contains("lacks t, k_right"), "{}", ran.err);
     dir.write("none.csv", "a,b\n1,2\n");
-    dir.run(&format!("verify {join} --result none.csv")).fails(2, &["left side", "it has a, b"]);
+    dir.run(&format!("verify {join} --result none.csv")).fails(2, &["left rows", "it has a, b"]);
     dir.write("torn.csv", "k,t,note,k_right,t_right\na,1\n");
     dir.run(&format!("verify {join} --result torn.csv")).fails(1, &["line 2", "2 fields"]);
     dir.write("empty.csv", "").write("empty.jsonl", "");

@@ -156,7 +156,7 @@ fn late_events_can_fail_the_run() {
         push(&mut sources[0], &(1, 99, 1)).unwrap();
         drop(sources);
         match engine.finish().unwrap_err() {
-            EngineError::Join { error: JoinError::Late { side, ts, lag }, .. } => {
+            EngineError::Join { error: JoinError::Late { side, ts, lag, .. }, .. } => {
                 assert_eq!((side, ts, lag), (Side::Left, 99, 1));
             }
             other => panic!("{other}"),

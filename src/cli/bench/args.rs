@@ -362,7 +362,7 @@ impl Args {
             forms.push((form, format!("asof-{}", value_name(asof))));
         }
         for text in &self.window {
-            let window = WindowText::parse(text)?.window(TimeUnit::Ms)?;
+            let window = WindowText::parse("--window", text)?.window("--window", TimeUnit::Ms)?;
             forms.push((Form::Window(window), text.clone()));
         }
         if forms.is_empty() {

@@ -31,7 +31,7 @@ impl Measured {
     pub(super) fn new(tables: &Tables) -> Measured {
         let mut nearest = nearest(tables);
         nearest.sort_unstable_by_key(|pair| pair.delta);
-        let of_side = |side: Side| &tables.sides[side.index()];
+        let of_side = |side: Side| &tables.streams[side.index()];
         Measured {
             rows_with_key: Side::BOTH
                 .map(|side| of_side(side).rows.iter().filter(|row| row.has_key).count() as u64),
@@ -83,7 +83,7 @@ pub(super) fn shortest(nearest: &[Nearest], share: f64) -> Option<(i64, i64)> {
 }
 
 fn nearest(tables: &Tables) -> Vec<Nearest> {
-    let [left, right] = &tables.sides;
+    let [left, right] = tables.sides();
     let rights = right.by_key_and_time();
     let mut found = Vec::new();
     let mut first = 0;

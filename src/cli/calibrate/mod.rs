@@ -53,7 +53,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         input: &args.input,
         time: &args.time,
         on: &args.on,
-        between: None,
+        matching: None,
+        then: Default::default(),
         condition: Default::default(),
         bad_rows: args.bad_rows,
     })?;
@@ -61,14 +62,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if measured.nearest.is_empty() {
         return Err(Failure::failed(format!(
             "no key of the {} left rows is one of the {} right rows' keys; look at --on",
-            tables.sides[0].rows.len(),
-            tables.sides[1].rows.len()
+            tables.streams[0].rows.len(),
+            tables.streams[1].rows.len()
         )));
     }
-    if tables.sides.iter().any(|side| side.bad > 0) {
+    if tables.streams.iter().any(|side| side.bad > 0) {
         Console::stderr().warning(&format!(
             "{} left and {} right rows do not parse and are left out",
-            tables.sides[0].bad, tables.sides[1].bad
+            tables.streams[0].bad, tables.streams[1].bad
         ));
     }
     let suggestions = Suggestions::new(&measured, tables.unit)?;

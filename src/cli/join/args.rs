@@ -93,11 +93,11 @@ pub(in crate::cli) struct InputArgs {
 /// What matches.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Join")]
-pub(super) struct MatchArgs {
+pub(in crate::cli) struct MatchArgs {
     /// The key: a column that both sides have, or LEFT=RIGHT; repeat for a key of several columns.
     /// Keys compare as text; a missing or empty key matches nothing
     #[arg(long, required = true, value_name = "COL|LCOL=RCOL")]
-    pub(super) on: Vec<String>,
+    pub(in crate::cli) on: Vec<String>,
     /// Pairs with left.time + LO <= right.time <= left.time + HI. [LO,HI) and the like open an end
     #[arg(
         long,
@@ -105,7 +105,7 @@ pub(super) struct MatchArgs {
         allow_hyphen_values = true,
         required_unless_present_any = ["asof", "window"]
     )]
-    pub(super) between: Option<String>,
+    pub(in crate::cli) between: Option<String>,
     /// In place of --between: each left row with one right row, the last at or before its time, the
     /// first at or after it, or the nearest (the earlier wins a tie)
     #[arg(
@@ -113,18 +113,18 @@ pub(super) struct MatchArgs {
         value_name = "DIRECTION",
         conflicts_with_all = ["between", "choice", "window"]
     )]
-    pub(super) asof: Option<AsofChoice>,
+    pub(in crate::cli) asof: Option<AsofChoice>,
     /// How far from the left row's time the right one of --asof may be
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub(super) tolerance: Option<String>,
+    pub(in crate::cli) tolerance: Option<String>,
     /// A right row at the very time of the left one does not count for --asof
     #[arg(long)]
-    pub(super) strict: bool,
+    pub(in crate::cli) strict: bool,
     /// In place of --between: rows of a key in one window of time, when it is over: tumble:5m, or
     /// tumble:1d,6h to start at 06:00; hop:10m,1m, a window of 10 minutes every minute;
     /// session:30s, rows of either side that follow each other by less
     #[arg(long, value_name = "WINDOW", conflicts_with_all = ["between", "choice"])]
-    pub(super) window: Option<String>,
+    pub(in crate::cli) window: Option<String>,
     /// Which rows come out: pairs (inner), pairs and unmatched rows padded (left, right, full),
     /// left rows with a match (semi) or without one (anti)
     #[arg(
@@ -133,12 +133,12 @@ pub(super) struct MatchArgs {
         default_value = "inner",
         hide_possible_values = true
     )]
-    pub(super) kind: Kind,
+    pub(in crate::cli) kind: Kind,
     /// Which matches of a left row count: all, at once, or one, as soon as no row that is on time
     /// can change it: the first or last by right time, or the nearest in time (the earlier wins a
     /// tie); one-to-one: the first, by the pair's time, whose two rows are in no other pair
     #[arg(long = "match", value_name = "CHOICE", default_value = "all")]
-    pub(super) choice: Match,
+    pub(in crate::cli) choice: Match,
 }
 
 /// What must hold of a pair beside key and time.

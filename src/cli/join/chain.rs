@@ -5,14 +5,15 @@ use crate::cli::join::feeds::{self, SourceTimes};
 use crate::cli::join::open::open;
 use crate::cli::join::outputs::Outputs;
 use crate::cli::join::plan::Plan;
-use crate::cli::join::rules::Control;
+use crate::cli::join::rules::{self, Control};
 use crate::cli::join::run::{
     Done, LOOK, builder, conclude, explain, join_spec, max_drift, snapshot, watch,
 };
 use crate::cli::join::streams::{Link, links};
-use crate::cli::{Console, Failure, os};
+use crate::cli::join::waiting::Waiting;
+use crate::cli::{Console, Failure};
 use crate::engine::{
-    ChainBuilder, ChainSink, EngineBuilder, JoinedRow, NoSinks, Part, Stream, Then,
+    ChainBuilder, ChainSink, EngineBuilder, EngineError, JoinedRow, NoSinks, Part, Stream, Then,
 };
 use crate::event::Event;
 use crate::expr::Row;
@@ -24,6 +25,8 @@ use crate::sink::RowSink;
 /// # Errors
 /// As [`super::run`].
 pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
+    let waiting = Waiting::start(plan)?;
+    let rules = rules::Opening::start(plan)?;
     let mut inputs = open(plan)?;
     let expressions = Expressions::new(plan, &mut inputs)?;
     let unit = inputs.unit;
@@ -35,7 +38,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     if let Some(condition) = expressions.condition(plan.machine.deterministic) {
         first = first.with_condition(condition);
     }
-    let (control, first) = Control::start(plan, unit, &expressions, first)?;
+    let (control, first) = Control::start(plan, unit, &expressions, (first, rules))?;
     let lateness = first.lateness();
     let mut specs = vec![first.clone()];
     for (number, then) in plan.then.iter().enumerate() {
@@ -50,11 +53,11 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let builder = builder(plan, first, limits, max_drift(plan, &specs, unit));
     let cores =
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
+    let builder = chain(builder, plan, links, &specs[1..])?;
     let hold_back = specs.iter().map(JoinSpec::output_hold_back).max().unwrap_or(0);
     let outputs = Outputs::open(plan, &inputs, &expressions, cores, hold_back)?;
     // From here on there is something to put in order.
-    os::catch_interrupts();
-    let builder = chain(builder, plan, links, &specs[1..])?;
+    drop(waiting);
     let (builder, feeds) =
         feeds::add(builder, plan, &times, inputs, lateness, cores, outputs.bad_rows.clone())?;
     let sinks = outputs.sinks.clone();
@@ -87,7 +90,7 @@ fn say_anchors(plan: &Plan, links: &[Link]) {
     for (then, link) in plan.then.iter().zip(links).filter(|(_, link)| !link.is_named) {
         let anchor = plan.streams().nth(link.anchor).map_or("", |stream| &stream.name);
         Console::stderr().note(&format!(
-            "{}: --then-between is relative to the time of {anchor}, whose column --then-on names; \
+            "{}: its time is compared with that of {anchor}, whose column --then-on names; \
              --then-anchor would name another",
             then.side.name
         ));
@@ -108,7 +111,12 @@ fn chain(
     });
     // A plan without further streams is run elsewhere.
     let first = then.next().ok_or_else(|| Failure::failed("there is no further stream"))?;
-    Ok(then.fold(builder.then(first), ChainBuilder::then))
+    let chain = then.fold(builder.then(first), ChainBuilder::then);
+    chain.check().map_err(|error| match error {
+        EngineError::Chain(why) => Failure::usage(format!("--then-anchor: {why}")),
+        error => Failure::failed(error.to_string()),
+    })?;
+    Ok(chain)
 }
 
 /// The sink of one core.

@@ -9,7 +9,7 @@ use crate::cli::join::then::ThenArgs;
 use crate::cli::{Console, Failure};
 use crate::engine::{JoinedRow, Part};
 use crate::event::{Event, stream_name};
-use crate::expr::{ColumnType, Filter, Row, Rows, Scope, Selection, SideColumns};
+use crate::expr::{ColumnType, ExprError, Filter, Row, Rows, Scope, Selection, SideColumns};
 use crate::join::{Condition, JoinKind};
 use crate::sink::Columns;
 use crate::source::fields::delimited;
@@ -86,6 +86,10 @@ fn types(prefix: &str, list: &[String]) -> Result<Vec<(String, ColumnType)>, Fai
     list.iter().map(one).collect()
 }
 
+/// Of JSON Lines the fields are known that stand near the start of a file.
+const FIELDS_LATER: &str = "; a field that only later rows have is listed with --left-columns, \
+                            --right-columns or --then-columns";
+
 /// What the options come to with the columns that there are.
 #[derive(Clone, Debug, Default)]
 pub(in crate::cli) struct Expressions {
@@ -118,7 +122,14 @@ impl Expressions {
         let scope_of = |count: usize| Arc::new(Scope::new(&streams[..count], unit, &plan.zone));
         let scope = scope_of(2);
         let whole = if plan.then.is_empty() { Arc::clone(&scope) } else { scope_of(streams.len()) };
-        let usage = |option: &str, error: &dyn std::fmt::Display| {
+        let has_json = plan
+            .streams()
+            .any(|side| side.columns.is_none() && side.format.rows() == RowFormat::JsonLines);
+        let usage = |option: &str, error: ExprError| {
+            let error = match has_json && error.is_of_missing_column() {
+                true => error.with(FIELDS_LATER),
+                false => error,
+            };
             Failure::usage(format!("{option}: {error}"))
         };
         let condition = plan.expressions.condition.as_deref();
@@ -129,11 +140,11 @@ impl Expressions {
         let then = plan.expressions.then.iter().enumerate().map(|(number, text)| {
             // What was joined before, and the row of the stream itself.
             let filter = text.as_ref().map(|text| Filter::parse(text, &scope_of(number + 3)));
-            filter.transpose().map_err(|error| usage("--then-where", &error))
+            filter.transpose().map_err(|error| usage("--then-where", error))
         });
         Ok(Expressions {
-            filter: filter.map_err(|error| usage("--where", &error))?,
-            selection: selection.map_err(|error| usage("--select", &error))?,
+            filter: filter.map_err(|error| usage("--where", error))?,
+            selection: selection.map_err(|error| usage("--select", error))?,
             then: then.collect::<Result<_, Failure>>()?,
             scope: Some(scope),
         })
@@ -156,6 +167,11 @@ impl Expressions {
             let rows: Vec<Option<Row<'_>>> = rows.collect();
             filter.holds_of(&Rows::of_streams(&rows))
         }))
+    }
+
+    /// The filter of a further stream itself.
+    pub(super) fn then_filter(&self, number: usize) -> Option<&Filter> {
+        self.then.get(number)?.as_ref()
     }
 
     /// What makes further conditions on the same columns.

@@ -1,22 +1,25 @@
-//! Both sides read whole, for commands that look at files without joining them as streams.
+//! All streams read whole, for commands that look at files without joining them as streams.
 
 use std::sync::Arc;
 
 use clap::FromArgMatches;
 
 use crate::cli::Failure;
-use crate::cli::join::args::{Args, BadRows, ConditionArgs, InputArgs, TimeArgs};
+use crate::cli::join::args::{Args, BadRows, ConditionArgs, InputArgs, MatchArgs, TimeArgs};
 use crate::cli::join::expressions::Expressions;
-use crate::cli::join::matching::Matching;
 use crate::cli::join::open::{InputSide, open};
 use crate::cli::join::plan::{Plan, SidePlan};
-use crate::cli::join::run::ticks;
-use crate::event::{EventBatch, Key, KeyHasher, KeyKind, Side};
-use crate::expr::Filter;
+use crate::cli::join::rules::{Control, Opening};
+use crate::cli::join::run::{join_spec, ticks};
+use crate::cli::join::streams::{Link, links};
+use crate::cli::join::then::ThenArgs;
+use crate::event::{Event, EventBatch, Key, KeyHasher, KeyKind, Side};
+use crate::join::oracle::{ChainStage, PairHolds, chain};
+use crate::join::{JoinKind, JoinSpec, MatchChoice};
+use crate::limits::Limits;
 use crate::source::{
     BadRow, Block, BlockParser, Chunk, Cursor, ParseOptions, RowFormat, RowSchema,
 };
-use crate::time::Interval;
 use crate::time::text::{TimeParser, TimeUnit};
 
 /// What to read, as `intervale join` would be told.
@@ -24,47 +27,120 @@ pub(in crate::cli) struct Ask<'a> {
     pub(in crate::cli) input: &'a InputArgs,
     pub(in crate::cli) time: &'a TimeArgs,
     pub(in crate::cli) on: &'a [String],
-    /// `None` where no interval is asked for.
-    pub(in crate::cli) between: Option<&'a str>,
+    /// How they are joined; `None` where that is not asked.
+    pub(in crate::cli) matching: Option<MatchArgs>,
+    pub(in crate::cli) then: ThenArgs,
     pub(in crate::cli) condition: ConditionArgs,
     pub(in crate::cli) bad_rows: BadRows,
 }
 
-/// Both sides, and how they were to be joined.
+/// All streams, and how they were to be joined.
 pub(in crate::cli) struct Tables {
-    /// By [`Side::index`].
-    pub(in crate::cli) sides: [Table; 2],
+    /// Left, right, the further ones.
+    pub(in crate::cli) streams: Vec<Table>,
     pub(in crate::cli) unit: TimeUnit,
-    pub(in crate::cli) interval: Interval,
     pub(in crate::cli) expressions: Expressions,
     pub(in crate::cli) allowed_lateness: i64,
+    /// Of each stage; the first one's has the condition.
+    pub(in crate::cli) specs: Vec<JoinSpec>,
+    /// Of the further streams.
+    links: Vec<Link>,
 }
 
 impl Tables {
+    /// The first two streams, by [`Side::index`].
+    pub(in crate::cli) fn sides(&self) -> [&Table; 2] {
+        [&self.streams[0], &self.streams[1]]
+    }
+
     /// How late a row was by the watermark of its own file; 0 or less for one on time.
-    pub(in crate::cli) fn lag(&self, side: Side, row: &Row) -> i64 {
-        let allowed = self.sides[side.index()].disorder.saturating_add(self.allowed_lateness);
+    pub(in crate::cli) fn lag(&self, stream: usize, row: &Row) -> i64 {
+        let allowed = self.streams[stream].disorder.saturating_add(self.allowed_lateness);
         row.behind.saturating_sub(allowed)
     }
 
     /// Whether the condition holds of two rows, if there is one.
     pub(in crate::cli) fn holds(&self, left: &Row, right: &Row) -> bool {
-        let of = |side: Side, row: &Row| crate::expr::Row {
-            bytes: self.sides[side.index()].text(row),
+        let event = |stream: usize, row: &Row| Event {
+            key: Key::Null,
             ts: row.ts,
+            row: self.streams[stream].text(row),
         };
-        let holds = |filter: &Filter| filter.holds(of(Side::Left, left), of(Side::Right, right));
-        self.expressions.filter.as_ref().is_none_or(holds)
+        let condition = self.specs[0].condition();
+        condition.is_none_or(|condition| condition.holds(&event(0, left), &event(1, right)))
     }
 
-    /// Rows of a side that were late by the watermark of their own file.
-    pub(in crate::cli) fn late(&self, side: Side) -> u64 {
-        let rows = &self.sides[side.index()].rows;
-        rows.iter().filter(|row| self.lag(side, row) > 0).count() as u64
+    /// Rows of a stream that were late by the watermark of their own file.
+    pub(in crate::cli) fn late(&self, stream: usize) -> u64 {
+        let rows = &self.streams[stream].rows;
+        rows.iter().filter(|row| self.lag(stream, row) > 0).count() as u64
+    }
+
+    /// Whether pairs of an interval are all there is.
+    pub(in crate::cli) fn is_plain(&self) -> bool {
+        let spec = &self.specs[0];
+        let is_all = spec.choice() == MatchChoice::All && spec.windows().is_none();
+        is_all && spec.kind() == JoinKind::Inner && self.specs.len() == 1
+    }
+
+    /// What comes out by the reference, which is nested loops: for each stream the place of its
+    /// row, if it has one.
+    pub(in crate::cli) fn by_reference(&self) -> Vec<Vec<Option<usize>>> {
+        let times: Vec<Vec<i64>> = self
+            .streams
+            .iter()
+            .map(|table| table.rows.iter().map(|row| row.ts).collect())
+            .collect();
+        let own_key = |stream: usize, place: usize| {
+            let (table, row) = (&self.streams[stream], &self.streams[stream].rows[place]);
+            row.has_key.then(|| table.key(row).to_vec())
+        };
+        let stages = self.specs.iter().enumerate().map(|(number, spec)| ChainStage {
+            spec: spec.clone(),
+            anchor: number.checked_sub(1).map_or(0, |then| self.links[then].anchor),
+            left_key: Box::new(move |row| match number.checked_sub(1) {
+                None => own_key(0, row[0]?),
+                Some(then) => self.link_key(then, row),
+            }),
+            right_key: Box::new(move |place| own_key(number + 1, place)),
+            condition: match number.checked_sub(1) {
+                None => Some(Box::new(|row, place| {
+                    let left = row[0].map(|left| &self.streams[0].rows[left]);
+                    left.is_some_and(|left| self.holds(left, &self.streams[1].rows[place]))
+                })),
+                Some(then) => self.expressions.then_filter(then).map(|filter| {
+                    let holds: Box<PairHolds<'_>> = Box::new(move |row, place| {
+                        let parts = row.iter().copied().chain([Some(place)]).enumerate();
+                        let rows = parts.map(|(stream, place)| {
+                            let table = &self.streams[stream];
+                            let row = &table.rows[place?];
+                            Some(crate::expr::Row { bytes: table.text(row), ts: row.ts })
+                        });
+                        let rows: Vec<_> = rows.collect();
+                        filter.holds_of(&crate::expr::Rows::of_streams(&rows))
+                    });
+                    holds
+                }),
+            },
+        });
+        chain(&times, &stages.collect::<Vec<_>>())
+    }
+
+    /// The key of a joined row for a further stream.
+    fn link_key(&self, then: usize, row: &[Option<usize>]) -> Option<Vec<u8>> {
+        let row_of = |stream: usize| {
+            let table = &self.streams[stream];
+            Some(table.text(&table.rows[row[stream]?]))
+        };
+        let mut bytes = Vec::new();
+        match self.links[then].key_of(row_of, &mut bytes) {
+            Key::Bytes(key) => Some(key.to_vec()),
+            Key::Int(_) | Key::Null => None,
+        }
     }
 }
 
-/// All rows of one side.
+/// All rows of one stream.
 pub(in crate::cli) struct Table {
     pub(in crate::cli) schema: Arc<RowSchema>,
     /// Rows with a time, in the order of the files.
@@ -141,23 +217,38 @@ impl Table {
 /// # Errors
 /// As `intervale join` would fail on them.
 pub(in crate::cli) fn read(ask: &Ask<'_>) -> Result<Tables, Failure> {
-    let plan = Plan::resolve(&join_args(ask)?)?;
+    let plan = Plan::resolve(&join_args(ask)?, &[])?;
     let mut inputs = open(&plan)?;
     let expressions = Expressions::new(&plan, &mut inputs)?;
-    let unit = inputs.unit;
-    let between = |error: &dyn std::fmt::Display| Failure::usage(format!("--between: {error}"));
-    let Matching::Between { interval, .. } = plan.matching else {
-        return Err(Failure::usage("give --between LO..HI"));
-    };
-    let (lo, hi) = interval.bounds(unit).map_err(|error| between(&error))?;
-    let interval = Interval::new(lo, hi).map_err(|error| between(&error))?;
-    let [left, right] = inputs.sides;
+    let (unit, limits) =
+        (inputs.unit, Limits { state_bytes_max: Some(u64::MAX), ..Limits::default() });
+    let links = links(&plan, &inputs)?;
+    let mut first = join_spec(&plan, unit, &limits)?;
+    if let Some(condition) = expressions.condition(false) {
+        first = first.with_condition(condition);
+    }
+    let rules = Opening::start(&plan)?;
+    if rules.as_ref().is_some_and(|rules| !rules.is_file()) {
+        return Err(Failure::usage(
+            "--rules: a join that is over is judged by a file; write the rules to one",
+        ));
+    }
+    let (_, first) = Control::start(&plan, unit, &expressions, (first, rules))?;
+    let lateness = first.lateness();
+    let mut specs = vec![first];
+    for then in &plan.then {
+        specs.push(then.spec(unit, lateness, &limits)?);
+    }
+    let sides = inputs.sides.into_iter().chain(inputs.then);
+    let streams = plan.streams().zip(sides).enumerate();
+    let streams = streams.map(|(stream, (side, input))| table(stream, side, input, &plan, unit));
     Ok(Tables {
-        sides: [table(Side::Left, left, &plan, unit)?, table(Side::Right, right, &plan, unit)?],
+        streams: streams.collect::<Result<_, _>>()?,
         unit,
-        interval,
         expressions,
         allowed_lateness: ticks("--allowed-lateness", plan.allowed_lateness, unit)?,
+        specs,
+        links,
     })
 }
 
@@ -174,16 +265,23 @@ fn join_args(ask: &Ask<'_>) -> Result<Args, Failure> {
     args.input = ask.input.clone();
     args.time = ask.time.clone();
     args.matching.on = ask.on.to_vec();
-    args.condition = ask.condition.clone();
-    if let Some(between) = ask.between {
-        args.matching.between = Some(between.to_owned());
+    if let Some(matching) = &ask.matching {
+        args.matching = matching.clone();
     }
+    args.condition = ask.condition.clone();
+    args.then = ask.then.clone();
     args.trouble.bad_rows = Some(ask.bad_rows);
     Ok(args)
 }
 
-fn table(side: Side, input: InputSide, plan: &Plan, unit: TimeUnit) -> Result<Table, Failure> {
-    let side_plan = plan.side(side);
+fn table(
+    stream: usize,
+    side_plan: &SidePlan,
+    input: InputSide,
+    plan: &Plan,
+    unit: TimeUnit,
+) -> Result<Table, Failure> {
+    let side = if stream == 0 { Side::Left } else { Side::Right };
     let mut table = Table {
         schema: Arc::clone(&input.schema),
         rows: Vec::new(),

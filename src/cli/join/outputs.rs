@@ -72,10 +72,7 @@ impl Outputs {
         let mode = if plan.output.append { OpenMode::Append } else { OpenMode::Replace };
         let opened = wanted.iter_mut().map(|wanted| wanted.open(mode));
         let opened: Vec<Arc<Output>> = opened.collect::<Result<_, _>>()?;
-        let stats = match &plan.stats_output {
-            Some(path) if path.as_os_str() != STANDARD => Some(open_stats(path)?),
-            _ => None,
-        };
+        let stats = open_stats_of(plan)?;
         // Only whoever reads the result may end the run by going away.
         opened.iter().skip(1).for_each(|output| output.must_stay_open());
         for (output, wanted) in opened.iter().zip(&wanted) {
@@ -110,6 +107,11 @@ impl Outputs {
         self.all().try_for_each(|output| output.commit()).map_err(failure)
     }
 
+    /// As [`commit`](Self::commit), of all but the main output, whose reader has gone.
+    pub(super) fn commit_others(&self) -> Result<(), Failure> {
+        self.others.iter().try_for_each(|output| output.commit()).map_err(failure)
+    }
+
     /// What is written is good but not all; says where files that were to be replaced went.
     ///
     /// # Errors
@@ -127,6 +129,15 @@ impl Outputs {
 /// A failed output, or a reader that has gone.
 pub(super) fn failure(error: SinkError) -> Failure {
     if error.closed { Failure::Closed } else { Failure::Failed(error.message) }
+}
+
+/// The file of the report, if it has one.
+///
+/// # Errors
+/// [`Failure::Failed`] names it.
+pub(super) fn open_stats_of(plan: &Plan) -> Result<Option<Output>, Failure> {
+    let path = plan.stats_output.as_deref().filter(|path| path.as_os_str() != STANDARD);
+    path.map(open_stats).transpose()
 }
 
 /// The report replaces an older one, whatever becomes of the rows.

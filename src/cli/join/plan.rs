@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::cli::Failure;
 use crate::cli::choices::Format;
+use crate::cli::join::Settings;
 use crate::cli::join::args::{Args, BadRows, LateChoice, Stats, Unit, When};
 use crate::cli::join::bounds::Bounds;
 use crate::cli::join::expressions::ExpressionPlan;
-use crate::cli::join::matching::Matching;
+use crate::cli::join::matching::{self, Matching};
 use crate::cli::join::paths::{self, STANDARD};
 use crate::cli::join::streams::{self, ThenPlan};
 use crate::event::Side;
@@ -95,13 +96,13 @@ impl Plan {
     ///
     /// # Errors
     /// [`Failure::Usage`] names the option, what is wrong and what to give instead.
-    pub(super) fn resolve(args: &Args) -> Result<Plan, Failure> {
+    pub(super) fn resolve(args: &Args, settings: &[Settings]) -> Result<Plan, Failure> {
         let keys = key_columns("--on", &args.matching.on)?;
         let allowed_lateness = not_negative("--allowed-lateness", &args.time.allowed_lateness)?;
         let plan = Plan {
             sides: [side_plan(args, Side::Left, keys.0)?, side_plan(args, Side::Right, keys.1)?],
             then: streams::resolve(args)?,
-            matching: Matching::resolve(&args.matching)?,
+            matching: matching::Typed::of_sides(&args.matching).resolve()?,
             expressions: ExpressionPlan::resolve(&args.condition, &args.output, &args.then)?,
             rules: args.condition.rules.clone(),
             kind: args.matching.kind.into(),
@@ -128,7 +129,7 @@ impl Plan {
                  of them out",
             ));
         }
-        check_paths(args, &plan)?;
+        check_paths(args, &plan, settings)?;
         Ok(plan)
     }
 
@@ -347,20 +348,22 @@ fn machine_plan(args: &Args) -> Result<MachinePlan, Failure> {
 }
 
 /// Refuses outputs that would meet each other or an input, and standard input twice.
-fn check_paths(args: &Args, plan: &Plan) -> Result<(), Failure> {
+fn check_paths(args: &Args, plan: &Plan, settings: &[Settings]) -> Result<(), Failure> {
     let mut inputs = Vec::new();
     for stream in plan.streams() {
         for path in &stream.files {
             inputs.push((format!("--{}", stream.prefix), path.as_path()));
         }
     }
-    if inputs.iter().filter(|(_, path)| *path == Path::new(STANDARD)).count() > 1 {
-        return Err(Failure::usage(
-            "standard input (-) can be one file of one side only; give the others as files",
-        ));
-    }
     // Not data, but not to be written over either.
     inputs.extend(plan.rules.iter().map(|path| ("--rules".to_owned(), path.as_path())));
+    if inputs.iter().filter(|(_, path)| *path == Path::new(STANDARD)).count() > 1 {
+        return Err(Failure::usage(
+            "standard input (-) can be one file of one side, or the rules, only; give the others \
+             as files",
+        ));
+    }
+    inputs.extend(settings.iter().map(|(name, path)| (name.clone(), path.as_path())));
     let outputs = [
         ("--output", Some(args.output.output.as_path())),
         ("--late-output", args.trouble.late_output.as_deref()),

@@ -72,8 +72,10 @@ pub(super) struct StageRows {
     /// By [`Side::index`]. Left rows of a further stage are what came out of the one before.
     pub(super) sides: [SideRows; 2],
     pub(super) pairs: u64,
-    /// Left rows that came out without a match.
+    /// Rows that came out by themselves.
     pub(super) padded: u64,
+    /// Left rows of a further stage that came too late for their key.
+    pub(super) behind: u64,
     pub(super) state_rows_peak: u64,
     pub(super) state_bytes_peak: u64,
     pub(super) watermark: Option<i64>,
@@ -93,6 +95,7 @@ impl StageRows {
         for side in Side::BOTH {
             self.sides[side.index()].put(side, &mut put);
         }
+        put("left_behind", json!(self.behind));
         put("state_rows_peak", json!(self.state_rows_peak));
         put("state_bytes_peak", json!(self.state_bytes_peak));
         put("watermark", json!(self.watermark));

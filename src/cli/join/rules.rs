@@ -1,24 +1,88 @@
 //! `--rules`: rules that take each other's place at stated times, from a file or a stream.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::cli::Failure;
 use crate::cli::join::expressions::{Expressions, FilterMaker};
-use crate::cli::join::matching::Matching;
+use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::Plan;
 use crate::event::Side;
-use crate::join::{Condition, JoinSpec, Rule, Rules};
+use crate::join::{Condition, JoinSpec, Rule, RuleError, Rules};
+use crate::source::ReadAhead;
 use crate::source::fields::delimited;
 use crate::source::schema::closest;
-use crate::time::text::{IntervalText, TimeParser, TimeUnit};
+use crate::time::text::{IntervalText, TimeParser, TimeSpan, TimeUnit};
 use crate::time::{Interval, Timestamp};
 
 /// The columns of a rules file.
 const COLUMNS: [&str; 3] = ["from", "between", "where"];
+
+/// Bytes of rules that are read ahead of the first rows.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// Where rules come from. A stream is opened and read before the inputs are waited for, which its
+/// writer may fill only afterwards.
+pub(super) struct Opening {
+    name: String,
+    stream: Box<dyn Read + Send>,
+    /// It is read to its end before anything else.
+    is_file: bool,
+    /// The inputs have come: rules are read as they are asked for from here on.
+    done: Arc<AtomicBool>,
+}
+
+impl Opening {
+    /// Whether it has an end that is there already.
+    pub(super) fn is_file(&self) -> bool {
+        self.is_file
+    }
+
+    /// Opens what the plan says, if it has rules.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] names the file.
+    pub(super) fn start(plan: &Plan) -> Result<Option<Opening>, Failure> {
+        let Some(path) = &plan.rules else { return Ok(None) };
+        if !plan.matching.is_between() {
+            return Err(Failure::usage(
+                "--rules goes with --between: a rule's interval takes the place of its one",
+            ));
+        }
+        let is_standard = path == Path::new(STANDARD);
+        let name =
+            if is_standard { "standard input".to_owned() } else { path.display().to_string() };
+        let failed = |error: io::Error| Failure::failed(format!("--rules {name}: {error}"));
+        let done = Arc::new(AtomicBool::new(false));
+        let metadata = match is_standard {
+            true => {
+                let stream = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+                stream.and_then(|stream| stream.metadata())
+            }
+            false => fs::metadata(path),
+        };
+        let metadata = metadata.map_err(failed)?;
+        let is_file = metadata.is_file();
+        let path = path.clone();
+        let open = move || {
+            let stream: Box<dyn Read + Send> =
+                if is_standard { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+            Ok(stream)
+        };
+        let stream: Box<dyn Read + Send> = if is_file || metadata.is_dir() {
+            open().map_err(failed)?
+        } else {
+            let ahead = ReadAhead::start(open, READ_AHEAD_BYTES, Arc::clone(&done));
+            Box::new(ahead.map_err(failed)?)
+        };
+        Ok(Some(Opening { name, stream, is_file, done }))
+    }
+}
 
 /// Reads rules while a join runs.
 pub(super) struct Control {
@@ -35,15 +99,10 @@ impl Control {
         plan: &Plan,
         unit: TimeUnit,
         expressions: &Expressions,
-        spec: JoinSpec,
+        (spec, opening): (JoinSpec, Option<Opening>),
     ) -> Result<(Control, JoinSpec), Failure> {
         let control = Control { fault: Arc::default() };
-        let Some(path) = &plan.rules else { return Ok((control, spec)) };
-        if !matches!(plan.matching, Matching::Between { .. }) {
-            return Err(Failure::usage(
-                "--rules goes with --between: a rule's interval takes the place of its one",
-            ));
-        }
+        let Some(opening) = opening else { return Ok((control, spec)) };
         let filters = expressions.filters(plan.machine.deterministic);
         let first = (spec.interval(), expressions.condition(plan.machine.deterministic));
         let rule = rule_of(first.0, first.1.clone());
@@ -51,17 +110,20 @@ impl Control {
             .map_err(|error| Failure::failed(format!("--rules: {error}")))?;
         let spec = spec.with_condition(rules.condition());
         let time = TimeParser::new(&plan.side(Side::Left).time_format, &plan.zone, unit);
-        let mut reader = RuleReader::open(path, Reading { rules, time, unit, filters, first })?;
-        let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+        // Relaxed: advice for the thread that reads ahead.
+        opening.done.store(true, Ordering::Relaxed);
+        let is_file = opening.is_file;
+        let mut reader = RuleReader::open(opening, Reading { rules, time, unit, filters, first })?;
         if is_file {
             reader.read_all()?;
             return Ok((control, spec));
         }
-        // Those that have come together with the header hold from the start.
+        // Those that have come before the first rows, or together with the header, hold from the
+        // start.
         while reader.lines.buffer().contains(&b'\n')
-            && let Some(line) = reader.next_line()?
+            && let Some(record) = reader.next_record()?
         {
-            reader.take(&line)?;
+            reader.take(&record)?;
         }
         let fault = Arc::clone(&control.fault);
         let reading = move || {
@@ -106,8 +168,10 @@ struct Reading {
 }
 
 struct RuleReader {
-    path: PathBuf,
-    lines: BufReader<File>,
+    name: String,
+    lines: BufReader<Box<dyn Read + Send>>,
+    /// Lines that were read, and the one that the record at work begins in.
+    lines_read: u64,
     line: u64,
     /// By [`COLUMNS`]: the place of each in a line.
     places: [Option<usize>; 3],
@@ -118,20 +182,19 @@ struct RuleReader {
 }
 
 impl RuleReader {
-    fn open(path: &Path, reading: Reading) -> Result<RuleReader, Failure> {
-        let failed =
-            |error: std::io::Error| Failure::failed(format!("--rules {}: {error}", path.display()));
-        let lines = BufReader::new(File::open(path).map_err(failed)?);
+    fn open(opening: Opening, reading: Reading) -> Result<RuleReader, Failure> {
         let mut reader = RuleReader {
-            path: path.to_owned(),
-            lines,
-            line: 0,
+            name: opening.name,
+            // All that was read ahead comes at once.
+            lines: BufReader::with_capacity(READ_AHEAD_BYTES, opening.stream),
+            lines_read: 0,
+            line: 1,
             places: [None; 3],
             cell_count: 0,
             last: None,
             reading,
         };
-        let Some(header) = reader.next_line()? else {
+        let Some(header) = reader.next_record()? else {
             return Err(
                 reader.wrong("it is empty; its first line names the columns: from,between,where")
             );
@@ -163,15 +226,15 @@ impl RuleReader {
     }
 
     fn read_all(&mut self) -> Result<(), Failure> {
-        while let Some(line) = self.next_line()? {
-            self.take(&line)?;
+        while let Some(record) = self.next_record()? {
+            self.take(&record)?;
         }
         Ok(())
     }
 
-    /// Makes a rule of a line, and puts it in force.
-    fn take(&mut self, line: &str) -> Result<(), Failure> {
-        let cells = self.cells(line)?;
+    /// Makes a rule of a record, and puts it in force.
+    fn take(&mut self, record: &str) -> Result<(), Failure> {
+        let cells = self.cells(record)?;
         if cells.len() != self.cell_count {
             return Err(self.wrong(&format!(
                 "{} cells where the header names {}; put one with a comma in double quotes",
@@ -210,22 +273,32 @@ impl RuleReader {
             }
         };
         let rule = rule_of(interval, condition);
-        rules.replace(from, rule).map_err(|error| self.wrong(&error.to_string()))?;
+        rules.replace(from, rule).map_err(|error| self.wrong(&explain(error, *unit)))?;
         self.last = Some(from);
         Ok(())
     }
 
-    /// The next line that is not blank.
-    fn next_line(&mut self) -> Result<Option<String>, Failure> {
+    /// The next record that is not blank: a line, or several where a quoted cell goes on.
+    fn next_record(&mut self) -> Result<Option<String>, Failure> {
         loop {
-            let mut line = String::new();
-            let read = self.lines.read_line(&mut line);
-            self.line += 1;
-            if read.map_err(|error| self.wrong(&error.to_string()))? == 0 {
-                return Ok(None);
+            let mut record = String::new();
+            self.line = self.lines_read + 1;
+            loop {
+                let read = self.lines.read_line(&mut record);
+                match read.map_err(|error| self.wrong(&error.to_string()))? {
+                    0 if record.is_empty() => return Ok(None),
+                    0 if is_open(&record) => {
+                        return Err(self.wrong("a quote is open to the end; close it"));
+                    }
+                    0 => break,
+                    _ => self.lines_read += 1,
+                }
+                if !is_open(&record) {
+                    break;
+                }
             }
-            if !line.trim().is_empty() {
-                return Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()));
+            if !record.trim().is_empty() {
+                return Ok(Some(record.trim_end_matches(['\r', '\n']).to_owned()));
             }
         }
     }
@@ -241,6 +314,28 @@ impl RuleReader {
     }
 
     fn wrong(&self, what: &str) -> Failure {
-        Failure::failed(format!("--rules {}, line {}: {what}", self.path.display(), self.line))
+        Failure::failed(format!("--rules {}, line {}: {what}", self.name, self.line))
     }
+}
+
+/// Why a rule was not taken, with times as they are written.
+fn explain(error: RuleError, unit: TimeUnit) -> String {
+    match error {
+        RuleError::TooLate { earliest: Some(earliest) } => format!(
+            "pairs at the rule's time may be out already; a rule can start at {} or later",
+            unit.format(earliest)
+        ),
+        RuleError::BeyondReach { reach } => format!(
+            "its interval is not within --between, {}..{}, which decides how long rows are kept; \
+             widen --between",
+            TimeSpan::from_ticks(reach.lo(), unit),
+            TimeSpan::from_ticks(reach.hi(), unit)
+        ),
+        error => error.to_string(),
+    }
+}
+
+/// Whether a quote is open at the end of a text.
+fn is_open(text: &str) -> bool {
+    text.bytes().filter(|&byte| byte == b'"').count() % 2 == 1
 }

@@ -5,13 +5,15 @@ use std::time::Duration;
 use crate::cli::join::args::{OnFull, Stats, When};
 use crate::cli::join::expressions::Expressions;
 use crate::cli::join::feeds::{self, Feeds, SourceTimes};
+use crate::cli::join::late;
 use crate::cli::join::left_out;
 use crate::cli::join::open::open;
 use crate::cli::join::outputs::{self, Outputs};
 use crate::cli::join::plan::Plan;
 use crate::cli::join::report::{Latency, Report, SideRows, StageRows};
-use crate::cli::join::rules::Control;
+use crate::cli::join::rules::{self, Control};
 use crate::cli::join::size::show_size_down;
+use crate::cli::join::waiting::Waiting;
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::text::show_count;
 use crate::cli::{Console, Failure, StopSignal, os};
@@ -20,7 +22,8 @@ use crate::error::{JoinError, SpecError};
 use crate::event::{KeyKind, Side, stream_name};
 use crate::join::{AnyJoin, JoinSpec};
 use crate::limits::Limits;
-use crate::sink::RowSink;
+use crate::sink::{Output, RowSink};
+use crate::source::split_position;
 use crate::state::Simd;
 use crate::time::text::{TimeSpan, TimeUnit};
 use crate::time::{Lateness, LatenessClock};
@@ -33,6 +36,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// As [`super::run`].
 pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
+    let waiting = Waiting::start(plan)?;
+    let rules = rules::Opening::start(plan)?;
     let mut inputs = open(plan)?;
     let expressions = Expressions::new(plan, &mut inputs)?;
     let unit = inputs.unit;
@@ -41,7 +46,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     if let Some(condition) = expressions.condition(plan.machine.deterministic) {
         spec = spec.with_condition(condition);
     }
-    let (control, spec) = Control::start(plan, unit, &expressions, spec)?;
+    let (control, spec) = Control::start(plan, unit, &expressions, (spec, rules))?;
     let times = SourceTimes::new(plan, unit)?;
     let drift = max_drift(plan, std::slice::from_ref(&spec), unit);
     let builder = builder(plan, spec.clone(), limits, drift);
@@ -49,7 +54,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
     let outputs = Outputs::open(plan, &inputs, &expressions, cores, spec.output_hold_back())?;
     // From here on there is something to put in order.
-    os::catch_interrupts();
+    drop(waiting);
     let (builder, feeds) = feeds::add(
         builder,
         plan,
@@ -222,16 +227,20 @@ pub(super) fn conclude(
     let console = Console::stderr();
     let ending = done.reports.last().map_or(Ending::Complete, |last| last.ending.clone());
     let signal = match ending {
-        // Whoever read the results has seen enough.
-        Ending::SinkClosed => return Err(Failure::Closed),
-        Ending::Complete => None,
+        Ending::SinkClosed | Ending::Complete => None,
         Ending::Stopped => Some(signal.unwrap_or(StopSignal::Interrupt)),
     };
     let mut failure = Ok(());
-    if let Some(signal) = signal {
+    if ending != Ending::Complete {
         for sink in &mut done.sinks {
             sink.write_late().map_err(outputs::failure)?;
         }
+    }
+    if ending == Ending::SinkClosed {
+        // Whoever read the results has seen enough: an end like any other.
+        outputs.commit_others()?;
+        failure = Err(Failure::Closed);
+    } else if let Some(signal) = signal {
         let kept = outputs.keep_partial()?;
         let mut message = format!(
             "stopped by {}; the {} rows written are complete",
@@ -257,7 +266,7 @@ pub(super) fn conclude(
     let report = report(plan, unit, &done, outputs, feeds, signal.is_some());
     warn_of_missing_keys(plan, &report, console);
     warn_of_rows_shed(&report, console);
-    write_report(plan, &report, outputs, console)?;
+    write_report(plan, &report, outputs.stats.as_ref(), console)?;
     failure
 }
 
@@ -350,17 +359,23 @@ fn stage_rows(stage: usize, report: &engine::Report, feeds: &Feeds) -> StageRows
             SideRows::new(counters.side(side), bad, report.jumped[side.index()])
         }),
         pairs: counters.pairs,
-        padded: counters.side(Side::Left).singles,
+        padded: Side::BOTH.iter().map(|&side| counters.side(side).singles).sum(),
+        behind: report.left_behind,
         state_rows_peak: report.state_rows_peak,
         state_bytes_peak: report.state_bytes_peak,
         watermark: report.watermark,
     }
 }
 
+/// The report of a run that was stopped before it began.
+pub(super) fn write_nothing(plan: &Plan, report: &Report, console: Console) -> Result<(), Failure> {
+    write_report(plan, report, outputs::open_stats_of(plan)?.as_ref(), console)
+}
+
 fn write_report(
     plan: &Plan,
     report: &Report,
-    outputs: &Outputs,
+    output: Option<&Output>,
     console: Console,
 ) -> Result<(), Failure> {
     let text = match plan.stats {
@@ -372,7 +387,7 @@ fn write_report(
         console.text(&text);
         return Ok(());
     }
-    let Some(output) = &outputs.stats else { return crate::cli::out(&text) };
+    let Some(output) = output else { return crate::cli::out(&text) };
     output.write(text.as_bytes(), 0).and_then(|()| output.commit()).map_err(|error| {
         let result =
             if report.interrupted { "the rows that were written are" } else { "the result is" };
@@ -388,13 +403,20 @@ pub(super) fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failur
     };
     match error {
         EngineError::Sink { error, .. } => outputs::failure(error),
-        EngineError::Join { error: JoinError::Late { side, ts, lag }, .. } => {
+        EngineError::Join { error: JoinError::Late { side, ts, lag, row }, .. } => {
+            let stream = stage + side.index();
+            let row = match split_position(&row).filter(|_| plan.machine.deterministic) {
+                Some((_, row)) => row,
+                None => &row,
+            };
             Failure::failed(format!(
-                "a {} row at {} is late by {}; raise --out-of-orderness or --allowed-lateness, or \
-                 choose --late drop or --late-output",
-                stream_name(stage + side.index()),
+                "{}a {} row at {} is late by {}: {}; raise --out-of-orderness or \
+                 --allowed-lateness, or choose --late drop or --late-output",
+                late::place_of(plan, stream, row),
+                stream_name(stream),
                 unit.format(ts),
-                TimeSpan::from_ticks(lag, unit)
+                TimeSpan::from_ticks(lag, unit),
+                late::shown(row)
             ))
         }
         EngineError::Join { error, .. } => {

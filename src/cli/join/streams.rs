@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::cli::Failure;
 use crate::cli::join::args::Args;
+use crate::cli::join::matching::{self, Matching};
 use crate::cli::join::open::Inputs;
-use crate::cli::join::plan::{Plan, SidePlan, Typed, key_columns, option};
+use crate::cli::join::plan::{Plan, SidePlan, Typed, key_columns};
 use crate::cli::join::then::{ThenKind, ThenStage};
 use crate::engine::{JoinedRow, Stream};
-use crate::error::SpecError;
 use crate::event::{Key, KeyKind};
 use crate::join::{JoinKind, JoinSpec, MatchChoice};
 use crate::limits::Limits;
@@ -18,8 +18,8 @@ use crate::sink::Columns;
 use crate::source::fields::{delimited, json_text, json_values};
 use crate::source::schema::closest;
 use crate::source::{RowFormat, key, split_position};
-use crate::time::text::{IntervalText, TimeUnit};
-use crate::time::{IntervalError, Lateness};
+use crate::time::Lateness;
+use crate::time::text::TimeUnit;
 
 /// A further stream, and how it is joined with what comes before it.
 #[derive(Clone, Debug)]
@@ -28,9 +28,8 @@ pub(super) struct ThenPlan {
     /// Columns of what was joined before, in the order of `side.key_columns`.
     left_key: Vec<String>,
     anchor: Option<String>,
-    interval: IntervalText,
+    matching: Matching,
     kind: JoinKind,
-    choice: MatchChoice,
 }
 
 /// Makes sense of the options of all further streams.
@@ -40,16 +39,11 @@ pub(super) struct ThenPlan {
 pub(super) fn resolve(args: &Args) -> Result<Vec<ThenPlan>, Failure> {
     let stages = &args.then.stages;
     if !stages.is_empty() {
-        if args.matching.window.is_some() {
-            return Err(Failure::usage(
-                "--window and --then do not go together: a window's rows may lie any time apart; \
-                 use --between",
-            ));
-        }
         let kind = JoinKind::from(args.matching.kind);
-        if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
+        if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
             return Err(Failure::usage(
-                "--then goes with --type inner and left: what is joined on must have left rows",
+                "--then goes with --type inner, left, right and full: what semi and anti joins \
+                 give out has no right columns to go on with",
             ));
         }
     }
@@ -59,7 +53,16 @@ pub(super) fn resolve(args: &Args) -> Result<Vec<ThenPlan>, Failure> {
 fn then_plan(args: &Args, stage: &ThenStage, number: usize) -> Result<ThenPlan, Failure> {
     let file = stage.files.first().map_or("", |path| path.to_str().unwrap_or_default());
     let missing = |what: &str| Failure::usage(format!("--then {file}: give {what} behind it"));
-    let between = stage.between.as_ref().ok_or_else(|| missing("--then-between LO..HI"))?;
+    let forms =
+        [stage.between.is_some(), stage.asof.is_some(), stage.window.is_some()].map(usize::from);
+    match forms.iter().sum() {
+        0 => return Err(missing("--then-between LO..HI, --then-asof or --then-window")),
+        1 => {}
+        _ => return Err(missing("one of --then-between, --then-asof and --then-window")),
+    }
+    if stage.choice.is_some() && stage.between.is_none() {
+        return Err(missing("--then-match only with --then-between; leave it out"));
+    }
     let time = stage.time.as_ref().ok_or_else(|| missing("--then-time COL"))?;
     if stage.on.is_empty() {
         return Err(missing("--then-on COL or LCOL=RCOL"));
@@ -71,6 +74,12 @@ fn then_plan(args: &Args, stage: &ThenStage, number: usize) -> Result<ThenPlan, 
         _ => column,
     };
     let right_key = right_key.into_iter().zip(&left_key).map(|(right, left)| own(right, left));
+    let kind = match stage.kind {
+        Some(ThenKind::Left) => JoinKind::Left,
+        Some(ThenKind::Right) => JoinKind::Right,
+        Some(ThenKind::Full) => JoinKind::Full,
+        Some(ThenKind::Inner) | None => JoinKind::Inner,
+    };
     let typed = Typed {
         prefix: "then",
         name: format!("then{number}"),
@@ -85,12 +94,18 @@ fn then_plan(args: &Args, stage: &ThenStage, number: usize) -> Result<ThenPlan, 
         side: typed.plan(args, right_key.collect())?,
         left_key,
         anchor: stage.anchor.clone(),
-        interval: option("--then-between", between.parse())?,
-        kind: match stage.kind {
-            Some(ThenKind::Left) => JoinKind::Left,
-            Some(ThenKind::Inner) | None => JoinKind::Inner,
-        },
-        choice: stage.choice.map_or(MatchChoice::All, MatchChoice::from),
+        matching: matching::Typed {
+            prefix: "then-",
+            kind,
+            between: stage.between.as_deref(),
+            choice: stage.choice.map_or(MatchChoice::All, MatchChoice::from),
+            asof: stage.asof,
+            tolerance: stage.tolerance.as_deref(),
+            strict: stage.strict,
+            window: stage.window.as_deref(),
+        }
+        .resolve()?,
+        kind,
     })
 }
 
@@ -102,9 +117,9 @@ fn is_stream_name(column: &str) -> bool {
 }
 
 impl ThenPlan {
-    /// The coarsest unit in which its interval is exact.
+    /// The coarsest unit in which its times are exact.
     pub(super) fn unit_needed(&self) -> TimeUnit {
-        self.interval.unit_needed()
+        self.matching.unit_needed()
     }
 
     /// Its stage, in ticks of the run.
@@ -117,22 +132,14 @@ impl ThenPlan {
         lateness: Lateness,
         limits: &Limits,
     ) -> Result<JoinSpec, Failure> {
-        let (lo, hi) = option("--then-between", self.interval.bounds(unit))?;
-        let spec = JoinSpec::between(lo, hi).kind(self.kind).choice(self.choice);
-        spec.keys(KeyKind::Bytes).lateness(lateness).build(limits).map_err(|error| match error {
-            SpecError::Interval(IntervalError::Empty { .. }) => Failure::usage(format!(
-                "--then-between: the interval {} is empty: no time in {unit} lies in it; give a \
-                 lower end below the upper one, or close the ends",
-                self.interval
-            )),
-            error => Failure::usage(format!("--then-between: {error}")),
-        })
+        let spec = self.matching.spec(unit)?.kind(self.kind).keys(KeyKind::Bytes);
+        spec.lateness(lateness).build(limits).map_err(|error| self.matching.explain(&error, unit))
     }
 }
 
 /// How a further stream hangs on those before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(in crate::cli) struct Link {
     /// The stream whose time the interval is relative to.
     pub(super) anchor: usize,
     /// Whether it was named, or is the one that the key is of.
@@ -182,8 +189,8 @@ impl Before<'_> {
             None if key.iter().all(|part| part.stream == of) => of,
             None => {
                 return Err(Failure::usage(format!(
-                    "--then {file}: its key is of several streams, so say whose time \
-                     --then-between is relative to: --then-anchor {}",
+                    "--then {file}: its key is of several streams, so say whose time its own is \
+                     compared with: --then-anchor {}",
                     self.names().join(" or ")
                 )));
             }
@@ -275,11 +282,20 @@ impl Link {
         with_position: bool,
         bytes: &'a mut Vec<u8>,
     ) -> Key<'a> {
-        let text = |part: &KeyPart| {
-            let row = row.part(Stream::of_index(part.stream))?.row;
-            let row = if with_position { split_position(row)?.1 } else { row };
-            part.column.text(row)
+        let row_of = |stream: usize| {
+            let row = row.part(Stream::of_index(stream))?.row;
+            if with_position { Some(split_position(row)?.1) } else { Some(row) }
         };
+        self.key_of(row_of, bytes)
+    }
+
+    /// The same of the rows that are given by the numbers of their streams.
+    pub(super) fn key_of<'a>(
+        &self,
+        row_of: impl Fn(usize) -> Option<&'a [u8]>,
+        bytes: &'a mut Vec<u8>,
+    ) -> Key<'a> {
+        let text = |part: &KeyPart| part.column.text(row_of(part.stream)?);
         if let [part] = &self.key[..] {
             return match text(part) {
                 Some(Cow::Borrowed(text)) => Key::Bytes(text),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
 
 use crate::cli::choices::{Format, Match};
+use crate::cli::join::args::AsofChoice;
 
 /// What was typed of all further streams, in their order.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,10 @@ pub(in crate::cli) struct ThenStage {
     pub(super) anchor: Option<String>,
     pub(super) kind: Option<ThenKind>,
     pub(super) choice: Option<Match>,
+    pub(super) asof: Option<AsofChoice>,
+    pub(super) tolerance: Option<String>,
+    pub(super) strict: bool,
+    pub(super) window: Option<String>,
     pub(super) format: Option<Format>,
     pub(super) columns: Vec<String>,
     pub(super) time_format: Option<String>,
@@ -32,11 +37,14 @@ pub(in crate::cli) struct ThenStage {
 
 crate::cli::choices::choices! {
     /// Which rows come out of a further stage.
-    ThenKind { Inner, Left }
+    ThenKind { Inner, Left, Right, Full }
 }
 
 /// The option that begins a stage.
 const THEN: &str = "then";
+
+/// In place of the name of a value: there is none.
+const FLAG: &str = "";
 
 /// An option of a stage: its name, what its value is called, its help, whether it may come again,
 /// and where its value goes.
@@ -48,7 +56,7 @@ struct ThenOption {
     put: fn(&mut ThenStage, String) -> Result<(), String>,
 }
 
-const OPTIONS: [ThenOption; 13] = [
+const OPTIONS: [ThenOption; 17] = [
     ThenOption {
         name: "then-also",
         value: "PATH",
@@ -98,7 +106,8 @@ const OPTIONS: [ThenOption; 13] = [
     ThenOption {
         name: "then-type",
         value: "TYPE",
-        help: "inner, or left: rows without a match come out as well, padded [default: inner]",
+        help: "inner, or with rows without a match, padded: left, those that were joined before; \
+               right, its own; full, both [default: inner]",
         repeats: false,
         put: |stage, text| set(&mut stage.kind, choice(&text)?),
     },
@@ -108,6 +117,38 @@ const OPTIONS: [ThenOption; 13] = [
         help: "Which matches count, as --match says [default: all]",
         repeats: false,
         put: |stage, text| set(&mut stage.choice, choice(&text)?),
+    },
+    ThenOption {
+        name: "then-asof",
+        value: "DIRECTION",
+        help: "In place of --then-between, as --asof: backward, forward or nearest",
+        repeats: false,
+        put: |stage, text| set(&mut stage.asof, choice(&text)?),
+    },
+    ThenOption {
+        name: "then-tolerance",
+        value: "DURATION",
+        help: "How far --then-asof looks, as --tolerance",
+        repeats: false,
+        put: |stage, text| set(&mut stage.tolerance, text),
+    },
+    ThenOption {
+        name: "then-strict",
+        value: FLAG,
+        help: "For --then-asof, as --strict",
+        repeats: false,
+        put: |stage, _| {
+            stage.strict = true;
+            Ok(())
+        },
+    },
+    ThenOption {
+        name: "then-window",
+        value: "WINDOW",
+        help: "In place of --then-between, as --window: by its time and that of the stream that \
+               --then-anchor names",
+        repeats: false,
+        put: |stage, text| set(&mut stage.window, text),
     },
     ThenOption {
         name: "then-where",
@@ -176,6 +217,11 @@ fn choice<T: clap::ValueEnum>(text: &str) -> Result<T, String> {
     })
 }
 
+/// Whether an option of a stage has no value.
+pub(in crate::cli) fn is_flag(name: &str) -> bool {
+    OPTIONS.iter().any(|option| option.name == name && option.value == FLAG)
+}
+
 /// Whether a stage may have an option several times; `None` where there is no such option.
 pub(in crate::cli) fn repeats(name: &str) -> Option<bool> {
     let own = OPTIONS.iter().find(|option| option.name == name);
@@ -188,7 +234,11 @@ impl clap::Args for ThenArgs {
         let arg = |name: &'static str, value: &'static str, help: &'static str| {
             let arg = Arg::new(name).long(name).value_name(value).help(help);
             let arg = arg.action(ArgAction::Append).value_parser(value_parser!(String));
-            arg.help_heading(heading).allow_hyphen_values(value != "PATH")
+            let arg = arg.help_heading(heading);
+            match value {
+                FLAG => arg.num_args(0).default_missing_value("true"),
+                value => arg.allow_hyphen_values(value != "PATH"),
+            }
         };
         let then = arg(
             THEN,
@@ -273,7 +323,7 @@ mod tests {
         for (line, word) in [
             ("join --then-on k --then a.csv", "--then-on: it stands before any --then"),
             ("join --then a.csv --then-time t --then-time u", "--then-time: it is there twice"),
-            ("join --then a.csv --then-type full", "`full` is none of inner, left"),
+            ("join --then a.csv --then-type semi", "`semi` is none of inner, left, right, full"),
             ("join --then a.csv --then-match best", "none of all, first"),
         ] {
             let error = parse(line).unwrap_err();

@@ -15,24 +15,25 @@ pub(in crate::cli) enum WindowText {
 }
 
 impl WindowText {
-    /// Reads `tumble:SIZE[,OFFSET]`, `hop:SIZE,SLIDE[,OFFSET]` or `session:GAP`.
+    /// Reads `tumble:SIZE[,OFFSET]`, `hop:SIZE,SLIDE[,OFFSET]` or `session:GAP`, the value of the
+    /// option of that name.
     ///
     /// # Errors
     /// [`Failure::Usage`] says what is wrong and how to write it.
-    pub(in crate::cli) fn parse(text: &str) -> Result<WindowText, Failure> {
+    pub(in crate::cli) fn parse(name: &str, text: &str) -> Result<WindowText, Failure> {
         let wrong = || {
             Failure::usage(format!(
-                "--window: \"{text}\" is no window; write it like tumble:5m, tumble:1d,6h (one of \
+                "{name}: \"{text}\" is no window; write it like tumble:5m, tumble:1d,6h (one of \
                  them starts at 06:00), hop:10m,1m or session:30s"
             ))
         };
-        let (name, lengths) = text.split_once(':').ok_or_else(wrong)?;
+        let (form, lengths) = text.split_once(':').ok_or_else(wrong)?;
         let lengths = lengths
             .split(',')
-            .map(|length| option("--window", length.trim().parse()))
+            .map(|length| option(name, length.trim().parse()))
             .collect::<Result<Vec<TimeSpan>, Failure>>()?;
         let zero = TimeSpan::ZERO;
-        match (name.trim(), &lengths[..]) {
+        match (form.trim(), &lengths[..]) {
             ("tumble", &[size]) => Ok(WindowText::Tumble { size, offset: zero }),
             ("tumble", &[size, offset]) => Ok(WindowText::Tumble { size, offset }),
             ("hop", &[size, slide]) => Ok(WindowText::Hop { size, slide, offset: zero }),
@@ -56,9 +57,9 @@ impl WindowText {
     ///
     /// # Errors
     /// [`Failure::Usage`] for a length that is negative or that the unit cannot hold.
-    pub(in crate::cli) fn window(self, unit: TimeUnit) -> Result<Window, Failure> {
-        let length = |span| ticks("--window", span, unit);
-        let place = |span: TimeSpan| option("--window", span.ticks(unit));
+    pub(in crate::cli) fn window(self, name: &str, unit: TimeUnit) -> Result<Window, Failure> {
+        let length = |span| ticks(name, span, unit);
+        let place = |span: TimeSpan| option(name, span.ticks(unit));
         Ok(match self {
             WindowText::Tumble { size, offset } => {
                 Window::tumbling(length(size)?).starting_at(place(offset)?)
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     fn window(text: &str) -> Window {
-        WindowText::parse(text).unwrap().window(TimeUnit::Ms).unwrap()
+        WindowText::parse("--w", text).unwrap().window("--w", TimeUnit::Ms).unwrap()
     }
 
     #[test]
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(window("hop:10m, 1m"), Window::hopping(600_000, 60_000));
         assert_eq!(window("hop:10s,5s,1s"), Window::hopping(10_000, 5_000).starting_at(1_000));
         assert_eq!(window("session:30s"), Window::session(30_000));
-        assert_eq!(WindowText::parse("session:3us").unwrap().unit_needed(), TimeUnit::Us);
+        assert_eq!(WindowText::parse("--w", "session:3us").unwrap().unit_needed(), TimeUnit::Us);
     }
 
     #[test]
@@ -94,8 +95,10 @@ mod tests {
         for text in
             ["", "5m", "tumble", "tumble:", "tumble:5", "hop:5m", "slide:5m", "session:1s,2s"]
         {
-            assert!(WindowText::parse(text).is_err(), "{text}");
+            assert!(WindowText::parse("--w", text).is_err(), "{text}");
         }
-        assert!(WindowText::parse("tumble:-5m").unwrap().window(TimeUnit::Ms).is_err());
+        assert!(
+            WindowText::parse("--w", "tumble:-5m").unwrap().window("--w", TimeUnit::Ms).is_err()
+        );
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Job {
     /// Its path, as it was given.
     path: String,
     settings: Vec<Setting>,
+    /// Names of the options that were typed behind it.
+    typed: Vec<String>,
 }
 
 /// One option.
@@ -63,19 +65,20 @@ impl Job {
             let arguments = file.arguments(name, value)?;
             settings.push(Setting { name: name.to_string(), arguments, line, stage: 0 });
         }
-        Ok(Job { path: path.to_owned(), settings })
+        Ok(Job { path: path.to_owned(), settings, typed: Vec::new() })
+    }
+
+    /// The same job with options behind it, whose names errors may mean.
+    pub(super) fn beside(mut self, options: &[OsString]) -> Job {
+        let names = options.iter().filter_map(|option| option.to_str()?.strip_prefix("--"));
+        let names = names.map(|option| option.split_once('=').map_or(option, |(name, _)| name));
+        self.typed = names.map(str::to_owned).collect();
+        self
     }
 
     /// The job as a command line; `options` take the place of settings of the same name.
     pub(super) fn command_line(&self, options: &[OsString]) -> Vec<OsString> {
-        let typed: Vec<&str> = options
-            .iter()
-            .filter_map(|option| option.to_str()?.strip_prefix("--"))
-            .map(|option| option.split_once('=').map_or(option, |(name, _)| name))
-            .collect();
-        let settings = self.settings.iter();
-        let settings = settings.filter(|set| set.stage > 0 || !typed.contains(&set.name.as_str()));
-        let arguments = settings.flat_map(|setting| &setting.arguments).map(OsString::from);
+        let arguments = self.in_force().flat_map(|setting| &setting.arguments).map(OsString::from);
         let start = ["intervale", "join"].map(OsString::from);
         start.into_iter().chain(arguments).chain(options.iter().cloned()).collect()
     }
@@ -97,22 +100,39 @@ impl Job {
         Failure::Usage(format!("{}{message}", self.place_of(&message)))
     }
 
-    /// The job and the lines of the first option that a message names.
+    /// The settings whose place no typed option takes.
+    fn in_force(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter().filter(|set| set.stage > 0 || !self.typed.contains(&set.name))
+    }
+
+    /// The job and the lines of the first option that a message names; nothing when it is one that
+    /// was typed.
     fn place_of(&self, message: &str) -> String {
-        let named = |setting: &&Setting| {
-            let option = format!("--{}", setting.name);
+        let place_of_name = |name: &str| {
+            let option = format!("--{name}");
             let at = message.find(&option)?;
             // Not a longer name that begins alike.
             let rest = &message[at + option.len()..];
             (!rest.starts_with(|c: char| c == '-' || c.is_alphanumeric())).then_some(at)
         };
-        let first = self.settings.iter().filter_map(|setting| Some((named(&setting)?, setting)));
-        let Some((_, first)) = first.min_by_key(|(at, _)| *at) else {
-            return format!("{}: ", self.path);
+        let first = |names: &mut dyn Iterator<Item = &'_ String>| {
+            let named = names.filter_map(|name| Some((place_of_name(name)?, name.clone())));
+            named.min_by_key(|(at, _)| *at)
         };
-        let same = self.settings.iter().filter(|setting| setting.name == first.name);
-        let lines: Vec<String> = same.map(|setting| setting.line.to_string()).collect();
+        let of_job = first(&mut self.in_force().map(|setting| &setting.name));
+        let typed = first(&mut self.typed.iter());
+        let (at, name) = match (of_job, &typed) {
+            (None, None) => return format!("{}: ", self.path),
+            (None, Some(_)) => return String::new(),
+            (Some((at, _)), Some((typed_at, _))) if *typed_at < at => return String::new(),
+            (Some(found), _) => found,
+        };
+        let same = self.in_force().filter(|setting| setting.name == name);
+        let mut lines: Vec<String> = same.map(|setting| setting.line.to_string()).collect();
         let s = if lines.len() == 1 { "" } else { "s" };
+        if typed.is_some_and(|(typed_at, _)| typed_at == at) {
+            lines.push("as typed".to_owned());
+        }
         format!("{}, line{s} {}: ", self.path, lines.join(" or "))
     }
 }
@@ -247,6 +267,13 @@ impl File<'_> {
             let why = format!("`{key}` is no option of a further stream: there is no --{name}");
             return Err(self.wrong(value.span(), &why));
         }
+        if join::then_is_flag(&name) {
+            return match value.get_ref() {
+                DeValue::Boolean(true) => Ok((name.clone(), vec![format!("--{name}")])),
+                DeValue::Boolean(false) => Ok((name, Vec::new())),
+                _ => Err(self.wrong(value.span(), &format!("{key} is true or false"))),
+            };
+        }
         let texts = self.texts(key, value, is_list)?;
         let arguments = match &texts[..] {
             [] => return Err(self.wrong(value.span(), &format!("{key} is an empty list"))),
@@ -267,7 +294,7 @@ mod tests {
 
     fn command_line(text: &str, options: &[&str]) -> String {
         let options: Vec<OsString> = options.iter().map(OsString::from).collect();
-        let line = Job::parse("j.toml", text).unwrap().command_line(&options);
+        let line = Job::parse("j.toml", text).unwrap().beside(&options).command_line(&options);
         line.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
     }
 
@@ -332,5 +359,16 @@ mod tests {
         assert_eq!(explain("--left: no"), "j.toml, line 2: --left: no");
         assert_eq!(explain("--then-time: no"), "j.toml, lines 5 or 8: --then-time: no");
         assert_eq!(explain("something else"), "j.toml: something else");
+        // What was typed is none of the job's lines.
+        let typed = ["--left", "x.csv", "--then=y.csv", "--then-time", "w", "--cores=x"];
+        let job = job.beside(&typed.map(OsString::from));
+        let explain =
+            |message: &str| job.explain(Failure::usage(message)).message().unwrap().to_owned();
+        assert_eq!(explain("--left: no"), "--left: no");
+        assert_eq!(explain("--cores: no"), "--cores: no");
+        assert_eq!(explain("--left-time: no"), "j.toml, line 1: --left-time: no");
+        assert_eq!(explain("--cores: no, see --left-time"), "--cores: no, see --left-time");
+        let both = "j.toml, lines 5 or 8 or as typed: --then-time: no";
+        assert_eq!(explain("--then-time: no"), both);
     }
 }

@@ -56,7 +56,7 @@ pub struct Args {
 /// # Errors
 /// What is wrong with the job, with its line; then as `intervale join`.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let job = Job::load(&args.job)?;
+    let job = Job::load(&args.job)?.beside(&args.options);
     let typed = job.command_line(&args.options);
     let (matches, profile) = match super::parse(&typed) {
         Ok(parsed) => parsed,
@@ -69,10 +69,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Err(Stop::Clap(error)) => return Err(job.explain_use(&error)),
     };
     let cli = Cli::from_arg_matches(&matches).map_err(|error| job.explain_use(&error))?;
+    let job_path = args.job.clone();
     let Command::Join(args) = cli.command else {
         return Err(Failure::usage("a job is a join"));
     };
-    join::run(*args).map_err(|failure| {
+    let mut settings = vec![("the job".to_owned(), job_path)];
+    settings.extend(super::profile::file(&matches));
+    join::run(*args, &settings).map_err(|failure| {
         let failure = match &profile {
             Some(profile) => profile.explain(failure, &matches),
             None => failure,

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use crate::cli::Failure;
 use crate::cli::join::{Row, Table, Tables};
 use crate::cli::verify::result::{Cells, ResultFile, Used};
-use crate::event::Side;
+use crate::event::stream_name;
 use crate::time::text::TimeSpan;
 
 /// Stands for a row that the inputs do not have.
 const NO_ROW: u32 = u32::MAX;
+/// Stands for the row of a stream that has no part.
+const NO_PART: u32 = u32::MAX - 1;
 
 /// What a result came to.
 #[derive(Default)]
@@ -34,13 +36,13 @@ const SHOWN: usize = 10;
 /// Letters of a row that are shown.
 const ROW_LETTERS: usize = 120;
 
-/// A pair by the contents of its rows, and where it was found.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A joined row by the contents of its parts, and where it was found.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
-    /// The number of each row's content. Rows of equal content are one.
-    contents: [u32; 2],
+    /// By stream: the number of the part's content. Rows of equal content are one.
+    contents: Box<[u32]>,
     /// Offline: the numbers of the rows. In a result: its line.
-    place: (u64, u64),
+    place: Box<[u64]>,
 }
 
 /// Compares a result with the offline join of the inputs.
@@ -52,13 +54,21 @@ pub(super) fn compare(
     used: &Used,
     file: &mut ResultFile,
 ) -> Result<Comparison, Failure> {
-    let left = Contents::new(&tables.sides[0], &used.inputs[0])?;
-    let right = Contents::new(&tables.sides[1], &used.inputs[1])?;
-    let mut offline = offline_pairs(tables, &left, &right);
+    let contents = tables.streams.iter().zip(&used.inputs);
+    let contents = contents.map(|(table, places)| Contents::new(table, places));
+    let contents: Vec<Contents> = contents.collect::<Result<_, Failure>>()?;
+    let mut offline = match tables.is_plain() {
+        true => offline_pairs(tables, &contents[0], &contents[1]),
+        false => offline_rows(tables, &contents),
+    };
     let mut result = Vec::new();
-    file.rows(used, |[left_cells, right_cells], line| {
-        let contents = [left.number(&left_cells), right.number(&right_cells)];
-        result.push(Pair { contents, place: (line, 0) });
+    file.rows(used, |parts, line| {
+        let number = |(part, contents): (Option<Vec<u8>>, &Contents)| match part {
+            Some(cells) => contents.number(&cells),
+            None => NO_PART,
+        };
+        let contents = parts.into_iter().zip(&contents).map(number).collect();
+        result.push(Pair { contents, place: [line].into() });
     })?;
     offline.sort_unstable();
     result.sort_unstable();
@@ -71,9 +81,9 @@ pub(super) fn compare(
     comparison.missing = missing.len() as u64;
     comparison.extra = extra.len() as u64;
     comparison.found = comparison.offline - comparison.missing;
-    let words = Words { tables, contents: [&left, &right] };
-    comparison.missing_late =
-        missing.iter().filter(|pair| words.late_row(pair).is_some()).count() as u64;
+    let words = Words { tables, contents: &contents };
+    let is_late = |pair: &&Pair| words.late_row(pair).is_some();
+    comparison.missing_late = missing.iter().filter(is_late).count() as u64;
     comparison.missing_shown = first(missing).iter().map(|pair| words.missing(pair)).collect();
     comparison.extra_shown = first(extra).iter().map(|pair| words.extra(pair, &offline)).collect();
     Ok(comparison)
@@ -81,7 +91,7 @@ pub(super) fn compare(
 
 /// Those that come first in the inputs, or in the result.
 fn first(mut pairs: Vec<Pair>) -> Vec<Pair> {
-    pairs.sort_unstable_by_key(|pair| pair.place);
+    pairs.sort_unstable_by(|a, b| a.place.cmp(&b.place));
     pairs.truncate(SHOWN);
     pairs
 }
@@ -94,11 +104,11 @@ fn differences(offline: &[Pair], result: &[Pair]) -> (Vec<Pair>, Vec<Pair>) {
         match (offline.get(a), result.get(b)) {
             (Some(left), Some(right)) if left.contents == right.contents => (a, b) = (a + 1, b + 1),
             (Some(left), right) if right.is_none_or(|right| left.contents < right.contents) => {
-                missing.push(*left);
+                missing.push(left.clone());
                 a += 1;
             }
             (_, Some(right)) => {
-                extra.push(*right);
+                extra.push(right.clone());
                 b += 1;
             }
             (_, None) => break,
@@ -126,6 +136,11 @@ impl Contents {
             let joined = cells.joined(table.text(row), places).map_err(Failure::Failed)?;
             // Over 4 billion rows do not fit memory beside their texts.
             let next = contents.row.len() as u32;
+            if joined.len() <= 4 * places.len() {
+                // Empty in all columns that are compared: a result cannot tell it from no part.
+                contents.of_row.push(NO_PART);
+                continue;
+            }
             let number = *contents.numbers.entry(joined).or_insert(next);
             if number == next {
                 contents.row.push(index);
@@ -142,14 +157,15 @@ impl Contents {
 
 /// All pairs, with no watermark and no lateness: both sides sorted by key and time, then merged.
 fn offline_pairs(tables: &Tables, left: &Contents, right: &Contents) -> Vec<Pair> {
-    let [left_table, right_table] = &tables.sides;
+    let [left_table, right_table] = tables.sides();
+    let interval = tables.specs[0].interval();
     let (lefts, rights) = (left_table.by_key_and_time(), right_table.by_key_and_time());
     let mut pairs = Vec::new();
     let mut first = 0;
     for &l in &lefts {
         let row = &left_table.rows[l];
         let key = left_table.key(row);
-        let (from, to) = tables.interval.range(row.ts);
+        let (from, to) = interval.range(row.ts);
         // Left rows ascend by key and time, so the first match only moves forward.
         while let Some(&r) = rights.get(first) {
             let other = &right_table.rows[r];
@@ -165,85 +181,120 @@ fn offline_pairs(tables: &Tables, left: &Contents, right: &Contents) -> Vec<Pair
         let near = rights[first..].iter().take_while(in_reach);
         let found = near.filter(|&&r| tables.holds(row, &right_table.rows[r]));
         pairs.extend(found.map(|&r| Pair {
-            contents: [left.of_row[l], right.of_row[r]],
-            place: (l as u64, r as u64),
+            contents: [left.of_row[l], right.of_row[r]].into(),
+            place: [l as u64, r as u64].into(),
         }));
     }
     pairs
 }
 
+/// What comes out of any other join, by nested loops.
+fn offline_rows(tables: &Tables, contents: &[Contents]) -> Vec<Pair> {
+    let rows = tables.by_reference().into_iter().map(|row| {
+        let parts = row.iter().zip(contents);
+        let content = |(part, contents): (&Option<usize>, &Contents)| match part {
+            Some(row) => contents.of_row[*row],
+            None => NO_PART,
+        };
+        Pair {
+            contents: parts.map(content).collect(),
+            place: row.iter().map(|part| part.map_or(u64::MAX, |row| row as u64)).collect(),
+        }
+    });
+    rows.collect()
+}
+
 /// Says what is wrong with single pairs.
 struct Words<'a> {
     tables: &'a Tables,
-    contents: [&'a Contents; 2],
+    contents: &'a [Contents],
 }
 
 impl Words<'_> {
-    /// The side of a missing pair's row that was late, and by how much.
-    fn late_row(&self, pair: &Pair) -> Option<(Side, i64)> {
-        Side::BOTH.into_iter().find_map(|side| {
-            let row = self.offline_row(side, pair);
-            let lag = self.tables.lag(side, row);
-            (lag > 0).then_some((side, row.behind))
+    /// The stream of a missing row's part that was late, and by how much.
+    fn late_row(&self, pair: &Pair) -> Option<(usize, i64)> {
+        self.offline_parts(pair).find_map(|(stream, row)| {
+            (self.tables.lag(stream, row) > 0).then_some((stream, row.behind))
         })
     }
 
-    fn offline_row(&self, side: Side, pair: &Pair) -> &Row {
-        let place = [pair.place.0, pair.place.1][side.index()];
-        &self.tables.sides[side.index()].rows[place as usize]
+    /// The parts of a row of the offline join, with their streams.
+    fn offline_parts(&self, pair: &Pair) -> impl Iterator<Item = (usize, &Row)> {
+        let places = pair.place.iter().enumerate().filter(|(_, place)| **place != u64::MAX);
+        let rows: Vec<(usize, &Row)> = places
+            .map(|(stream, &place)| (stream, &self.tables.streams[stream].rows[place as usize]))
+            .collect();
+        rows.into_iter()
     }
 
     fn missing(&self, pair: &Pair) -> String {
-        let rows = Side::BOTH.map(|side| self.shown(side, self.offline_row(side, pair)));
+        let parts = self.offline_parts(pair).map(|(stream, row)| self.shown(stream, row));
+        let parts: Vec<String> = parts.collect();
         let reason = match self.late_row(pair) {
-            Some((side, behind)) => format!(
+            Some((stream, behind)) => format!(
                 "late: the {} row is {} behind the largest time before it in its file",
-                side.name(),
+                stream_name(stream),
                 TimeSpan::from_ticks(behind, self.tables.unit)
             ),
-            None => "reason unknown: neither row is late by its own file".to_owned(),
+            None if self.tables.is_plain() => {
+                "reason unknown: neither row is late by its own file".to_owned()
+            }
+            None => "reason unknown: none of the rows is late by its own file".to_owned(),
         };
-        format!("{} | {}\n    {reason}", rows[0], rows[1])
+        format!("{}\n    {reason}", parts.join(" | "))
     }
 
     fn extra(&self, pair: &Pair, offline: &[Pair]) -> String {
-        let line = pair.place.0;
-        let unknown: Vec<&str> = Side::BOTH
-            .into_iter()
-            .filter(|side| pair.contents[side.index()] == NO_ROW)
-            .map(Side::name)
+        let line = pair.place[0];
+        let unknown: Vec<String> = (0..pair.contents.len())
+            .filter(|&stream| pair.contents[stream] == NO_ROW)
+            .map(stream_name)
             .collect();
         if !unknown.is_empty() {
-            let sides = unknown.join(" and no such ");
-            return format!("line {line}: no such {sides} row in the inputs");
+            let streams = unknown.join(" and no such ");
+            return format!("line {line}: no such {streams} row in the inputs");
         }
-        let [left, right] = Side::BOTH.map(|side| {
-            let row = self.contents[side.index()].row[pair.contents[side.index()] as usize];
-            &self.tables.sides[side.index()].rows[row]
-        });
-        let tables = &self.tables.sides;
+        let parts: Vec<(usize, &Row)> = pair
+            .contents
+            .iter()
+            .enumerate()
+            .filter(|(_, content)| **content != NO_PART)
+            .map(|(stream, &content)| {
+                let row = self.contents[stream].row[content as usize];
+                (stream, &self.tables.streams[stream].rows[row])
+            })
+            .collect();
         let known = offline.partition_point(|other| other.contents < pair.contents);
-        let is_pair = offline.get(known).is_some_and(|other| other.contents == pair.contents);
-        let reason = if is_pair {
-            "more often than the inputs have it".to_owned()
-        } else if !left.has_key || !right.has_key {
+        let is_right = offline.get(known).is_some_and(|other| other.contents == pair.contents);
+        let reason = match parts[..] {
+            _ if is_right => "more often than the inputs have it".to_owned(),
+            [(0, left), (1, right)] if self.tables.is_plain() => self.no_pair(left, right),
+            _ => "the reference does not have it".to_owned(),
+        };
+        let shown = parts.iter().map(|(stream, row)| self.shown(*stream, row));
+        let shown: Vec<String> = shown.collect();
+        format!("line {line}: {}\n    {reason}", shown.join(" | "))
+    }
+
+    /// Why two rows are no pair of an interval.
+    fn no_pair(&self, left: &Row, right: &Row) -> String {
+        let [left_table, right_table] = self.tables.sides();
+        if !left.has_key || !right.has_key {
             "null key: a row without a key matches nothing".to_owned()
-        } else if tables[0].key(left) != tables[1].key(right) {
+        } else if left_table.key(left) != right_table.key(right) {
             "the keys differ".to_owned()
-        } else if self.tables.interval.contains(left.ts, right.ts) {
-            "--where does not hold of the two".to_owned()
+        } else if self.tables.specs[0].interval().contains(left.ts, right.ts) {
+            "--where, or the rule of its time, does not hold of the two".to_owned()
         } else {
             let delta = right.ts.saturating_sub(left.ts);
             let sign = if delta < 0 { "" } else { "+" };
             let delta = TimeSpan::from_ticks(delta, self.tables.unit);
             format!("outside the interval: right.time is left.time {sign}{delta}")
-        };
-        let rows = [self.shown(Side::Left, left), self.shown(Side::Right, right)];
-        format!("line {line}: {} | {}\n    {reason}", rows[0], rows[1])
+        }
     }
 
-    fn shown(&self, side: Side, row: &Row) -> String {
-        let table = &self.tables.sides[side.index()];
+    fn shown(&self, stream: usize, row: &Row) -> String {
+        let table = &self.tables.streams[stream];
         let file = table.files.get(row.file as usize).map_or("", String::as_str);
         let text = String::from_utf8_lossy(table.text(row));
         match text.char_indices().nth(ROW_LETTERS) {
@@ -260,7 +311,7 @@ mod tests {
     #[test]
     fn what_is_there_more_often_is_a_difference() {
         let pairs = |contents: &[u32]| -> Vec<Pair> {
-            contents.iter().map(|&n| Pair { contents: [n, 0], place: (0, 0) }).collect()
+            contents.iter().map(|&n| Pair { contents: [n, 0].into(), place: [0].into() }).collect()
         };
         let names = |pairs: Vec<Pair>| pairs.iter().map(|p| p.contents[0]).collect::<Vec<_>>();
         let (missing, extra) = differences(&pairs(&[1, 2, 2, 4, 6]), &pairs(&[2, 3, 4, 4, 7]));

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::cli::choices::Format;
-use crate::cli::join::{Ask, BadRows, ConditionArgs, InputArgs, Tables, TimeArgs, read};
+use crate::cli::choices::{Format, Kind, Match};
+use crate::cli::join::{
+    Ask, AsofChoice, BadRows, ConditionArgs, InputArgs, MatchArgs, Tables, ThenArgs, TimeArgs, read,
+};
 use crate::cli::text::show_count;
 use crate::cli::{Console, Failure, out, out_line};
-use crate::event::Side;
+use crate::event::stream_name;
 use compare::{Comparison, compare};
 use result::ResultFile;
 
@@ -24,9 +26,12 @@ Example (in a clone of the repository):
       --left-time ts --right-time ts --between -5m..5m --out-of-orderness 5s \\
       --result pairs.csv --report report.json --min-match-rate 0.995
 
-The offline join sorts the whole files: no watermark, nothing late. The result has inner pairs, from
-intervale or any other program that names the columns as intervale join does; columns that it lacks
-are not compared. Everything is held in memory.
+The offline join reads the whole files: no watermark, nothing late. The result is of intervale, or
+of any other program that names the columns as intervale join does; columns that it lacks are not
+compared.
+Pairs of --between, also under --rules (from a file), are found by sorting; every other join is held
+to nested loops, which take a look at each left row with each right one: for files of some 10,000
+rows. Everything is held in memory.
 The last two lines are for scripts. Without --report, the late rate is that of rows behind their own
 file's watermark, and state_mb and p99_ms are empty.";
 
@@ -52,21 +57,67 @@ pub struct Args {
     /// Prints one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// The key: a column that both sides have, or LEFT=RIGHT; repeat for a key of several columns
-    #[arg(long, required = true, value_name = "COL|LCOL=RCOL")]
-    on: Vec<String>,
-    /// Pairs with left.time + LO <= right.time <= left.time + HI
-    #[arg(long, required = true, value_name = "LO..HI", allow_hyphen_values = true)]
-    between: String,
     /// Rows that do not parse end the run, or are counted and skipped
     #[arg(long, value_name = "POLICY", default_value = "fail")]
     bad_rows: BadRows,
     #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
     condition: ConditionArgs,
+    #[command(flatten)]
+    then: ThenArgs,
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
     time: TimeArgs,
+}
+
+/// What was joined, as `intervale join` was told; only `--strict` means something else here.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Join")]
+struct FormArgs {
+    /// The key: a column that both sides have, or LEFT=RIGHT; repeat for a key of several columns
+    #[arg(long, required = true, value_name = "COL|LCOL=RCOL")]
+    on: Vec<String>,
+    /// Pairs with left.time + LO <= right.time <= left.time + HI
+    #[arg(
+        long,
+        value_name = "LO..HI",
+        allow_hyphen_values = true,
+        required_unless_present_any = ["asof", "window"]
+    )]
+    between: Option<String>,
+    /// As in join, in place of --between
+    #[arg(long, value_name = "DIRECTION", conflicts_with_all = ["between", "choice", "window"])]
+    asof: Option<AsofChoice>,
+    /// How far --asof looks
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    tolerance: Option<String>,
+    /// What --strict is in join: a right row at the very time of the left one does not count
+    #[arg(long)]
+    asof_strict: bool,
+    /// As in join, in place of --between
+    #[arg(long, value_name = "WINDOW", conflicts_with_all = ["between", "choice"])]
+    window: Option<String>,
+    /// Which rows came out
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        default_value = "inner",
+        hide_possible_values = true
+    )]
+    kind: Kind,
+    /// Which matches of a left row counted; of rows at the same time the one that stands first
+    #[arg(long = "match", value_name = "CHOICE", default_value = "all")]
+    choice: Match,
+}
+
+impl FormArgs {
+    fn matching(&self) -> MatchArgs {
+        let FormArgs { on, between, asof, tolerance, asof_strict, window, kind, choice } =
+            self.clone();
+        MatchArgs { on, between, asof, tolerance, strict: asof_strict, window, kind, choice }
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -79,10 +130,10 @@ fn share(text: &str) -> Result<f64, String> {
 /// # Errors
 /// [`Failure`] for wrong use, files that cannot be read, and a result that falls short.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    if args.condition.rules.is_some() {
+    if matches!(args.form.choice, Match::OneToOne) {
         return Err(Failure::usage(
-            "--rules: an offline join knows none; verify each rule's span of time by itself, with \
-             --between and --where",
+            "--match one-to-one: which pairs come first is a matter of arrival, which files do not \
+             tell; verify that its pairs are some of those of --match all",
         ));
     }
     let report = args.report.as_deref().map(read_report).transpose()?;
@@ -90,12 +141,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let tables = read(&Ask {
         input: &args.input,
         time: &args.time,
-        on: &args.on,
-        between: Some(&args.between),
+        on: &args.form.on,
+        matching: Some(args.form.matching()),
+        then: args.then.clone(),
         condition: args.condition.clone(),
         bad_rows: args.bad_rows,
     })?;
-    let used = file.used(&tables.sides)?;
+    let used = file.used(&tables)?;
     if !used.lacking.is_empty() && !file.columns.is_empty() {
         Console::stderr().note(&format!(
             "the result lacks {}; rows are told apart by the other columns",
@@ -143,8 +195,8 @@ impl Figures {
         let late_rate = match report {
             Some(report) => report["late_rate"].as_f64(),
             None => {
-                let rows: usize = tables.sides.iter().map(|table| table.rows.len()).sum();
-                let late: u64 = Side::BOTH.iter().map(|&side| tables.late(side)).sum();
+                let rows: usize = tables.streams.iter().map(|table| table.rows.len()).sum();
+                let late: u64 = (0..tables.streams.len()).map(|stream| tables.late(stream)).sum();
                 (rows > 0).then(|| late as f64 / rows as f64)
             }
         };
@@ -170,7 +222,7 @@ impl Figures {
     }
 
     fn json(&self, tables: &Tables, comparison: &Comparison) -> Value {
-        json!({
+        let mut object = json!({
             "match_rate": self.match_rate,
             "late_sideoutput_rate": self.late_rate,
             "state_mb": self.state_mb,
@@ -183,33 +235,34 @@ impl Figures {
             "extra": comparison.extra,
             "missing_first": comparison.missing_shown,
             "extra_first": comparison.extra_shown,
-            "left_rows": tables.sides[0].rows.len(),
-            "right_rows": tables.sides[1].rows.len(),
-            "left_late": tables.late(Side::Left),
-            "right_late": tables.late(Side::Right),
-            "left_bad": tables.sides[0].bad,
-            "right_bad": tables.sides[1].bad,
-        })
+        });
+        for (stream, table) in tables.streams.iter().enumerate() {
+            let name = stream_name(stream);
+            object[format!("{name}_rows")] = json!(table.rows.len());
+            object[format!("{name}_late")] = json!(tables.late(stream));
+            object[format!("{name}_bad")] = json!(table.bad);
+        }
+        object
     }
 }
 
 fn text(tables: &Tables, comparison: &Comparison, figures: &Figures) -> String {
     let mut text = String::new();
-    for side in Side::BOTH {
-        let table = &tables.sides[side.index()];
+    for (stream, table) in tables.streams.iter().enumerate() {
         let without_key = table.rows.iter().filter(|row| !row.has_key).count();
         text.push_str(&format!(
             "{:<8} {} rows, {without_key} without a key, {} behind their watermark, {} bad\n",
-            side.name(),
+            stream_name(stream),
             show_count(table.rows.len() as u64),
-            tables.late(side),
+            tables.late(stream),
             table.bad
         ));
     }
     let count = show_count;
-    text.push_str(&format!("offline  {} pairs\n", count(comparison.offline)));
+    let what = if tables.is_plain() { "pairs" } else { "rows" };
+    text.push_str(&format!("offline  {} {what}\n", count(comparison.offline)));
     text.push_str(&format!(
-        "result   {} pairs, {} of them right\n",
+        "result   {} {what}, {} of them right\n",
         count(comparison.result),
         count(comparison.found)
     ));

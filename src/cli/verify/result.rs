@@ -6,17 +6,18 @@ use std::path::Path;
 
 use crate::cli::Failure;
 use crate::cli::choices::Format;
-use crate::cli::join::Table;
+use crate::cli::join::{Table, Tables};
+use crate::event::stream_name;
 use crate::sink::Columns;
 use crate::source::fields::{delimited, json_names_of_rows, json_text, json_values};
 use crate::source::{Block, BlockReader, ReadOptions, RowFormat, RowSchema};
 
 /// The columns by which rows are told apart.
 pub(super) struct Used {
-    /// Of each side's rows, by [`Side::index`](crate::event::Side::index): places in its schema.
-    pub(super) inputs: [Vec<usize>; 2],
-    /// Of the result's rows: places among its columns, by side likewise.
-    pub(super) result: [Vec<usize>; 2],
+    /// Of each stream's rows: places in its schema.
+    pub(super) inputs: Vec<Vec<usize>>,
+    /// Of the result's rows: places among its columns, by stream likewise.
+    pub(super) result: Vec<Vec<usize>>,
     /// Output columns that the result lacks.
     pub(super) lacking: Vec<String>,
 }
@@ -107,43 +108,51 @@ impl ResultFile {
         Ok(ResultFile { name, reader, format, columns })
     }
 
-    /// Finds the columns of both sides in the result, as `intervale join` names them.
-    pub(super) fn used(&self, tables: &[Table; 2]) -> Result<Used, Failure> {
-        let [left, right] = [0, 1].map(|side: usize| tables[side].schema.columns());
-        let names = Columns::new(left, right);
-        let mut used =
-            Used { inputs: Default::default(), result: Default::default(), lacking: Vec::new() };
-        for (side, names) in [names.left(), names.right()].into_iter().enumerate() {
+    /// Finds the columns of all streams in the result, as `intervale join` names them.
+    pub(super) fn used(&self, tables: &Tables) -> Result<Used, Failure> {
+        let columns: Vec<&[String]> =
+            tables.streams.iter().map(|table| table.schema.columns()).collect();
+        let names = Columns::of(&columns);
+        let mut used = Used { inputs: Vec::new(), result: Vec::new(), lacking: Vec::new() };
+        // What semi and anti joins give out has left columns only.
+        let is_left_only = !tables.specs[0].kind().emits_pairs();
+        for stream in 0..columns.len() {
+            let names = names.stream(stream);
+            let (mut inputs, mut result) = (Vec::new(), Vec::new());
             for (place, name) in names.iter().enumerate() {
                 match self.columns.iter().position(|column| column == name) {
+                    _ if is_left_only && stream > 0 => {}
                     Some(found) => {
-                        used.inputs[side].push(place);
-                        used.result[side].push(found);
+                        inputs.push(place);
+                        result.push(found);
                     }
                     None => used.lacking.push(name.clone()),
                 }
             }
             // A result of JSON without a row has no columns, and needs none.
             let is_empty = self.format == RowFormat::JsonLines && self.columns.is_empty();
-            if used.inputs[side].is_empty() && !is_empty {
+            if inputs.is_empty() && !is_empty && !(is_left_only && stream > 0) {
                 return Err(Failure::usage(format!(
-                    "{}: none of its columns is one of the {} side, which would be called {}; it \
+                    "{}: none of its columns is one of the {} rows, which would be called {}; it \
                      has {}",
                     self.name,
-                    ["left", "right"][side],
+                    stream_name(stream),
                     names.join(", "),
                     self.columns.join(", ")
                 )));
             }
+            used.inputs.push(inputs);
+            used.result.push(result);
         }
         Ok(used)
     }
 
-    /// Hands each row's cells of either side, as [`Cells::joined`], and its line to `take`.
+    /// Hands each row's cells of each stream, as [`Cells::joined`], and its line to `take`; none
+    /// where all cells of a stream are empty: it has no part in the row.
     pub(super) fn rows(
         &mut self,
         used: &Used,
-        mut take: impl FnMut([Vec<u8>; 2], u64),
+        mut take: impl FnMut(Vec<Option<Vec<u8>>>, u64),
     ) -> Result<(), Failure> {
         let cells = Cells { format: self.format, names: &self.columns };
         let mut block = Block::default();
@@ -162,9 +171,13 @@ impl ResultFile {
                 if !record.is_empty() {
                     let bad =
                         |error| Failure::failed(format!("{}, line {line}: {error}", self.name));
-                    let side = |side: usize| cells.joined(record, &used.result[side]);
-                    let (left, right) = (side(0).map_err(bad)?, side(1).map_err(bad)?);
-                    take([left, right], line);
+                    let part = |places: &Vec<usize>| {
+                        let joined = cells.joined(record, places)?;
+                        // Without a byte but those of the lengths.
+                        Ok((joined.len() > 4 * places.len()).then_some(joined))
+                    };
+                    let parts: Result<Vec<_>, String> = used.result.iter().map(part).collect();
+                    take(parts.map_err(bad)?, line);
                 }
                 line += memchr::memchr_iter(b'\n', &rest[..len]).count() as u64;
                 rest = &rest[len..];

@@ -390,7 +390,7 @@ fn builder(scenario: &Scenario, schedule: &Schedule, rng: &mut Rng) -> ChainBuil
     let mut builder = Engine::builder(scenario.stages[0].spec.clone())
         .lane_batches(schedule.lane_batches)
         .batch_events(schedule.batch_events)
-        .limits(Limits { state_bytes_max: schedule.state_bytes_max })
+        .limits(Limits { state_bytes_max: schedule.state_bytes_max, ..Limits::default() })
         .when_full(WhenFull::Wait)
         .linger(Duration::MAX);
     builder.settings.hash_seed = schedule.seed;

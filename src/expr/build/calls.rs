@@ -7,7 +7,7 @@ use crate::expr::function::{self, Function};
 use crate::expr::tree::Expr;
 use crate::expr::value::{Kind, Value};
 use crate::source::schema::closest;
-use crate::time::text::{CalendarPart, TimeFormat};
+use crate::time::text::{CalendarPart, TimeFormat, format_pattern};
 
 /// A call of a function.
 pub(in crate::expr) fn call(
@@ -39,7 +39,7 @@ pub(in crate::expr) fn call(
     for (place, (argument, &kind)) in arguments.into_iter().zip(function.arguments).enumerate() {
         let argument = argument.taken_as(kind, scope)?;
         wants(&argument, kind, function.name, scope)?;
-        check_constant(function, place, &argument)?;
+        check_constant(function, place, &argument, scope)?;
         if place == 0 {
             first_kind = argument.kind;
         }
@@ -61,7 +61,12 @@ fn wrong_count(function: &Function, count: usize) -> String {
 }
 
 /// Names of parts of the calendar and patterns of times that were written out.
-fn check_constant(function: &Function, place: usize, argument: &Typed) -> Result<()> {
+fn check_constant(
+    function: &Function,
+    place: usize,
+    argument: &Typed,
+    scope: &Scope,
+) -> Result<()> {
     let Expr::Constant(Value::Text(text)) = &argument.expr else { return Ok(()) };
     let text = String::from_utf8_lossy(text);
     match (function.name, place) {
@@ -80,6 +85,11 @@ fn check_constant(function: &Function, place: usize, argument: &Typed) -> Result
                 return fail(argument.span, why);
             }
         }
+        ("strftime", 1) if format_pattern(0, scope.unit, &scope.zone, &text).is_none() => {
+            let why =
+                format!("'{text}' is no pattern of a time; write it like '%Y-%m-%d %H:%M:%S'");
+            return fail(argument.span, why);
+        }
         ("strptime", 1) => {
             if let Err(error) = TimeFormat::parse(&text) {
                 return fail(argument.span, error.to_string());
@@ -97,9 +107,12 @@ fn special(name: &str, mut arguments: Vec<Typed>, span: Span, scope: &Scope) -> 
         _ => 1..=usize::MAX,
     };
     if !wanted.contains(&arguments.len()) {
-        let count = arguments.len();
-        let least = wanted.start();
-        return fail(span, format!("{name} takes {least} values, and here are {count}"));
+        let (count, least) = (arguments.len(), wanted.start());
+        let wanted = match least {
+            1 => "a value or more".to_owned(),
+            least => format!("{least} values"),
+        };
+        return fail(span, format!("{name} takes {wanted}, and here are {count}"));
     }
     let depth = depth_of(&arguments);
     match name {

@@ -29,6 +29,11 @@ struct Member {
     arrival: u64,
 }
 
+/// A late event under [`LatePolicy::Fail`]; its row is its id.
+pub(super) fn late(side: Side, ts: i64, lag: i64, id: u64) -> JoinError {
+    JoinError::Late { side, ts, lag, row: id.to_le_bytes().into() }
+}
+
 impl Live {
     /// First its pairs come out, later its rows without one: when, and what of.
     fn next(&self, allowed: i128) -> (i128, bool, u64, i128) {
@@ -55,7 +60,7 @@ impl Oracle {
             let lag = on_time_from.saturating_sub(ts);
             match self.spec.lateness().policy {
                 LatePolicy::Output => self.out.push(Output::Late { side, id, lag }),
-                LatePolicy::Fail => return Err(JoinError::Late { side, ts, lag }),
+                LatePolicy::Fail => return Err(late(side, ts, lag, id)),
                 LatePolicy::Drop | LatePolicy::Join => {}
             }
             return Ok(());

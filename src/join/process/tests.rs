@@ -126,7 +126,8 @@ fn late_events_go_the_way_of_the_policy() {
         join.advance(100, 100);
         let taken = join.on_batch(&batch(&hasher, Side::Left, &late), &mut rows);
         if policy == LatePolicy::Fail {
-            assert_eq!(taken, Err(JoinError::Late { side: Side::Left, ts: 97, lag: 1 }));
+            let row = b"late".as_slice().into();
+            assert_eq!(taken, Err(JoinError::Late { side: Side::Left, ts: 97, lag: 1, row }));
             continue;
         }
         taken.expect("room");

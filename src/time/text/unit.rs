@@ -78,11 +78,19 @@ impl TimeUnit {
             i64::MAX => return "end".to_owned(),
             _ => {}
         }
-        let ns = i128::from(ticks) * i128::from(self.ns());
-        match jiff::Timestamp::from_nanosecond(ns) {
-            Ok(timestamp) => timestamp.to_string(),
-            Err(_) => format!("{ticks} {}", self.name()),
+        match self.instant(ticks) {
+            Some(timestamp) => timestamp.to_string(),
+            None => format!("{ticks} {}", self.name()),
         }
+    }
+
+    /// Whether an instant has a date, in the years -9999 to 9999.
+    pub(crate) fn has_date(self, ticks: i64) -> bool {
+        self.instant(ticks).is_some()
+    }
+
+    fn instant(self, ticks: i64) -> Option<jiff::Timestamp> {
+        jiff::Timestamp::from_nanosecond(i128::from(ticks) * i128::from(self.ns())).ok()
     }
 }
 
