@@ -7,7 +7,7 @@ use crate::cli::layout::AUTO;
 use crate::exchange::HotKeys;
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
-use crate::workload::bench::{BenchPlan, BenchRow, Spread};
+use crate::workload::bench::{BenchPlan, BenchRow, FIRST_RUN, Spread};
 use crate::workload::{KeyRule, Look, Workload};
 
 /// One configuration's fields, in the order in which they are printed.
@@ -79,6 +79,7 @@ impl Row {
             ("pairs", json!(row.outcome.pairs)),
             ("checksum", json!(format!("{:016x}", row.outcome.checksum))),
             ("singles", json!(row.singles)),
+            ("checked_against", json!(row.checked_against)),
             ("keys_split", json!(row.keys_split)),
             ("copies", json!(row.copies)),
             ("state_rows_peak", json!(row.state_rows_peak)),
@@ -292,7 +293,12 @@ pub(super) fn table(rows: &[Row]) -> String {
         });
         columns.push(std::iter::once("verdict".to_owned()).chain(cells).collect());
     }
-    lines(&columns, texts)
+    let mut text = lines(&columns, texts);
+    if rows.iter().any(|row| row.text("checked_against") == FIRST_RUN) {
+        text += "\npairs and checksums were compared between the runs of a row only: no outcome is \
+                 known of this size; --check compares with an offline join\n";
+    }
+    text
 }
 
 /// A verdict as people read it.

@@ -154,8 +154,8 @@ impl BenchPlan {
                 run.look(yardstick.as_deref_mut());
                 let once = self.run_once(&run.subject, &spec, &events)?;
                 run.look(yardstick.as_deref_mut());
-                check(&run.subject, number, &once.measured, &mut expected)?;
-                run.take(once);
+                let authority = check(&run.subject, number, &once.measured, &mut expected)?;
+                run.take(once, authority);
                 if self.roofline {
                     run.roofline(&events, self.batch);
                 }
@@ -249,17 +249,21 @@ struct Expected {
     authority: &'static str,
 }
 
-/// Compares a run with what is known; what is not is what the first run finds.
+/// Where nothing else says what must come out.
+pub const FIRST_RUN: &str = "the first run";
+
+/// Compares a run with what is known, and says what that was; what is not known is what the first
+/// run finds.
 fn check(
     subject: &Subject,
     run: u32,
     measured: &Measured,
     expected: &mut Option<Expected>,
-) -> Result<(), BenchError> {
+) -> Result<&'static str, BenchError> {
     let (found, singles) = (measured.outcome, measured.singles);
     let expected = expected.get_or_insert(Expected {
         found: OfflineJoin { outcome: found, singles: Some(singles) },
-        authority: "the first run",
+        authority: FIRST_RUN,
     });
     let (subject, authority) = (subject.name(), expected.authority);
     if found != expected.found.outcome {
@@ -267,7 +271,7 @@ fn check(
         return Err(BenchError::Mismatch { subject, run, found, expected, authority });
     }
     match *expected.found.singles.get_or_insert(singles) {
-        known if known == singles => Ok(()),
+        known if known == singles => Ok(authority),
         known => Err(BenchError::Singles { subject, found: singles, expected: known, authority }),
     }
 }

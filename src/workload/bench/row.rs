@@ -1,7 +1,7 @@
 //! What a measurement comes to, and how the repeats of one configuration are put together.
 
 use crate::runtime::RuntimeKind;
-use crate::workload::bench::{Once, Subject};
+use crate::workload::bench::{FIRST_RUN, Once, Subject};
 use crate::workload::{Events, Look, Measured, Outcome, Roofline, Yardstick};
 
 /// A figure over the repeats; smaller is better.
@@ -56,6 +56,8 @@ pub struct BenchRow {
     pub outcome: Outcome,
     /// Rows that came out alone: padded, semi, anti.
     pub singles: u64,
+    /// What pairs and checksum were compared with.
+    pub checked_against: &'static str,
     /// Wall nanoseconds an event.
     pub ns_per_event: Spread,
     /// CPU nanoseconds an event, all threads.
@@ -116,6 +118,7 @@ pub(super) struct Runs {
     kernel: Option<Roofline>,
     kernel_ns: f64,
     looks: Vec<Look>,
+    checked_against: &'static str,
 }
 
 impl Runs {
@@ -130,6 +133,7 @@ impl Runs {
             kernel: None,
             kernel_ns: f64::INFINITY,
             looks: Vec::new(),
+            checked_against: FIRST_RUN,
         }
     }
 
@@ -143,7 +147,8 @@ impl Runs {
         self.looks.extend(yardstick.map(Yardstick::look));
     }
 
-    pub(super) fn take(&mut self, run: Once) {
+    pub(super) fn take(&mut self, run: Once, checked_against: &'static str) {
+        self.checked_against = checked_against;
         (self.cores, self.runtime) = (run.cores, run.runtime);
         (self.keys_split, self.copies) = (run.keys_split, run.copies);
         self.measured.push(run.measured);
@@ -178,6 +183,7 @@ impl Runs {
             events: first.events,
             outcome: first.outcome,
             singles: first.singles,
+            checked_against: self.checked_against,
             ns_per_event: Spread::of(runs.iter().map(Measured::wall_ns_per_event)),
             cpu_ns_per_event: Spread::of(runs.iter().map(Measured::cpu_ns_per_event)),
             finish_cpu_ns_per_event: least(|run| {
