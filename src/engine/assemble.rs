@@ -256,8 +256,11 @@ impl Common<'_> {
         spec: &JoinSpec,
         splits_keys: bool,
     ) -> Result<Option<Splitter>, EngineError> {
-        let Settings { hot_keys, hash_seed, .. } = *self.settings;
+        let Settings { hot_keys, hash_seed, limits, .. } = *self.settings;
         let spreads = match spec.spread_sides() {
+            Ok(_) if limits.overflow == Overflow::Shed => {
+                Err("rows that are given up at a bound are counted once, and copies are more")
+            }
             Ok(_) if self.is_chain => Err("the keys of a chain stay on their cores"),
             Ok(_) if !splits_keys => Err("the operator needs all rows of a key on one core"),
             spreads => spreads,

@@ -326,8 +326,9 @@ impl Pacer {
     pub(super) fn surroundings(&self) -> Surroundings {
         // Relaxed: see `note_work`.
         let sum = |of: usize| self.0.work.iter().map(|work| work[of].load(Ordering::Relaxed)).sum();
-        let (state_bytes, state_bytes_max) = (self.state_bytes(), self.state_bytes_max());
-        Surroundings { events: sum(0), pairs: sum(1), state_bytes, state_bytes_max }
+        let bytes = (self.state_bytes(), self.state_bytes_max());
+        let rows = (self.state_rows(), self.state_rows_max());
+        Surroundings { events: sum(0), pairs: sum(1), state: [bytes, rows] }
     }
 
     /// Calls those who were refused.

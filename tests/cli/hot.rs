@@ -58,7 +58,12 @@ fn a_key_that_is_too_much_for_one_core_is_found_and_split() {
 #[test]
 fn what_cannot_be_split_by_force_says_why() {
     let dir = dir("--keys 30 --rate 20 --events 100");
-    for (rest, word) in [("--type full", "full join"), ("--match one-to-one", "one-to-one")] {
+    let cases = [
+        ("--type full", "full join"),
+        ("--match one-to-one", "one-to-one"),
+        ("--on-full shed", "given up"),
+    ];
+    for (rest, word) in cases {
         let ran = dir.run(&format!("join {FILES} {rest} --hot-keys force"));
         assert_eq!(ran.code, Some(2), "{}", ran.err);
         assert!(ran.err.contains("--hot-keys force") && ran.err.contains(word), "{}", ran.err);

@@ -13,9 +13,8 @@ pub(in crate::exchange) struct Surroundings {
     /// Events that all shards have joined so far, and pairs that they found.
     pub(in crate::exchange) events: u64,
     pub(in crate::exchange) pairs: u64,
-    /// Bytes of state, and their bound.
-    pub(in crate::exchange) state_bytes: u64,
-    pub(in crate::exchange) state_bytes_max: Option<u64>,
+    /// Bytes and rows of state, each with its bound.
+    pub(in crate::exchange) state: [(u64, Option<u64>); 2],
 }
 
 /// Keys to split, each with the side to spread, and keys to put together again.
@@ -199,10 +198,12 @@ impl Work<'_> {
 
     /// Whether the copies will leave state well within its bound.
     fn fits(&self, group: &Group, spread: Side, shard_count: usize, known: &Surroundings) -> bool {
-        let Some(bytes_max) = known.state_bytes_max else { return true };
         let copies = (group.rows[spread.other().index()] * (shard_count - 1)) as f64;
-        let bytes = known.state_bytes as f64 * (1.0 + copies / self.events.max(1.0));
-        bytes < bytes_max as f64 / 2.0
+        let growth = 1.0 + copies / self.events.max(1.0);
+        known
+            .state
+            .iter()
+            .all(|&(now, most)| most.is_none_or(|most| now as f64 * growth < most as f64 / 2.0))
     }
 }
 

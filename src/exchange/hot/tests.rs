@@ -185,11 +185,16 @@ fn a_key_cools_after_some_windows_and_not_by_one() {
 fn copies_must_fit_the_bound_on_state() {
     let plan = plan([true, false], (-5, 5), 8);
     let samples = window(&[(1, 400, 200)]);
-    let hot_with = |state_bytes_max| {
+    let hot_with = |most| {
         let mut window = Window::new();
-        assert!(window.take(&mut samples.clone()));
-        let known = Surroundings { state_bytes: 1_000, state_bytes_max, ..Default::default() };
-        !window.decide(&plan, &known, &[]).hot.is_empty()
+        let found = [0, 1].map(|bound| {
+            let mut known = Surroundings::default();
+            known.state[bound] = (1_000, most);
+            assert!(window.take(&mut samples.clone()));
+            !window.decide(&plan, &known, &[]).hot.is_empty()
+        });
+        assert_eq!(found[0], found[1], "of bytes and of rows");
+        found[0]
     };
     // Seven copies of a fifth of all rows: 2,367 bytes.
     assert!(hot_with(None) && hot_with(Some(4_800)) && !hot_with(Some(4_700)));
