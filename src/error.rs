@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::event::{KeyKind, Side};
 use crate::limits::{STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN};
+pub use crate::spill::SpillError;
 use crate::time::IntervalError;
 
 /// Why an event was refused by [`EventBatch::push`](crate::event::EventBatch::push) and by handles.
@@ -115,8 +116,10 @@ pub enum SpecError {
     NegativeTolerance(i64),
     /// The windows are none, or go with another operator or late policy; the text says which.
     Window(&'static str),
-    /// What is to become of rows when state is full goes with interval joins of all matches.
-    Overflow,
+    /// A time to live is more than nothing, and goes with interval joins of all matches.
+    Ttl,
+    /// What is to become of rows when state is full does not go with the join; the text says why.
+    Overflow(&'static str),
     /// The width of state's time buckets, in ticks, is under 1.
     BucketWidth(i64),
     /// The smallest chunk of state is not within
@@ -150,12 +153,12 @@ impl fmt::Display for SpecError {
                 write!(f, "the tolerance is {ticks} ticks; it must be 0 or more")
             }
             SpecError::Window(problem) => f.write_str(problem),
-            SpecError::Overflow => write!(
+            SpecError::Ttl => write!(
                 f,
-                "rows are given up when state is full in interval joins of all matches only; let \
-                 sources wait, or raise the bound"
+                "a time to live is more than 0, and of interval joins of all matches only"
             ),
             SpecError::Splitting(why) => write!(f, "hot keys cannot be split: {why}"),
+            SpecError::Overflow(why) => f.write_str(why),
             SpecError::BucketWidth(ticks) => {
                 write!(f, "a bucket's width is {ticks} ticks; it must be 1 or more")
             }
@@ -244,6 +247,9 @@ pub enum JoinError {
     },
     /// An event was refused, and nothing was changed.
     Refused(PushError),
+    /// Rows could not be put into files, or read back, under
+    /// [`Overflow::Spill`](crate::limits::Overflow::Spill).
+    Spill(SpillError),
     /// A caller's [`Process`](crate::join::Process) has failed, and says why.
     Process(String),
     /// The counts of a run do not add up: a fault of the engine, never of the input.
@@ -275,6 +281,7 @@ impl fmt::Display for JoinError {
                  the interval, use more cores, or see which watermark stands still"
             ),
             JoinError::Refused(error) => error.fmt(f),
+            JoinError::Spill(error) => error.fmt(f),
             JoinError::Process(why) => f.write_str(why),
             JoinError::Unbalanced(what) => {
                 write!(f, "the counts of this run do not add up ({what}); please report this")

@@ -77,6 +77,7 @@
 
 pub mod error;
 pub mod limits;
+mod spill;
 pub mod time;
 
 pub mod event;

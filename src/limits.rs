@@ -145,6 +145,13 @@ pub enum Overflow {
     /// ([`SideCounters::shed`](crate::join::SideCounters::shed)). Events of times that were shed
     /// are joined as ever with what there is. For interval joins of all matches.
     Shed,
+    /// The oldest go into files, in the folder that
+    /// [`JoinSpecBuilder::spill_to`](crate::join::JoinSpecBuilder::spill_to) names, and are read
+    /// back when events look for them: results are the same, and take longer. Pages are found by
+    /// what stays in memory of each row, some bits, and no more than a bound has room for. The
+    /// files have no names, so nothing of them is left, however the process ends. For interval
+    /// joins of all matches whose rows do not come out unmatched: inner and semi.
+    Spill,
 }
 
 impl Limits {

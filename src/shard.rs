@@ -82,11 +82,33 @@ pub trait Operator {
         let _ = keep_bytes;
     }
 
-    /// Gives rows up until about so many bytes hold rows and so many rows are left, under
-    /// [`Overflow::Shed`](crate::limits::Overflow::Shed). An operator that cannot refuses to be
-    /// made under it; without this the engine fails at its bound.
-    fn shed(&mut self, bytes_max: u64, rows_max: u64) {
+    /// Tells the time, in nanoseconds of the driver's clock: at every step that may do something.
+    /// Returns whether that made something for [`work`](Self::work) to do.
+    #[inline]
+    fn tick(&mut self, now_ns: u64) -> bool {
+        let _ = now_ns;
+        false
+    }
+
+    /// When [`tick`](Self::tick) is to be called next although nothing comes; `None`: never.
+    fn next_tick_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Gives rows up, or puts them into files, until about so many bytes hold rows and so many rows
+    /// are left, as its [`Overflow`](crate::limits::Overflow) says. An operator that cannot should
+    /// refuse to be made under such limits; without this the engine fails at its bound.
+    ///
+    /// # Errors
+    /// [`JoinError`] stops the shard.
+    fn make_room(&mut self, bytes_max: u64, rows_max: u64) -> Result<(), JoinError> {
         let _ = (bytes_max, rows_max);
+        Ok(())
+    }
+
+    /// Rows that the bound on rows is about: those in memory.
+    fn rows_in_memory(&self) -> u64 {
+        self.counters().buffered()
     }
 }
 
@@ -255,13 +277,14 @@ impl<S: Sink, J: Operator> Shard<S, J> {
     fn try_step(&mut self, budget: usize, clock: &impl Clock) -> Result<Progress, ShardError> {
         if !self.is_ending {
             self.begin_round();
-            if self.is_quiet() {
+            if self.is_quiet() && !self.is_tick_due(clock) {
                 self.round = None;
                 self.flush_sink()?;
                 return Ok(Progress::Idle);
             }
         }
         let start_ns = clock.now_ns();
+        self.work_is_left |= self.join.tick(start_ns);
         let event_count = self.drain(budget, clock)?;
         self.end_round();
         self.work(budget.max(event_count).saturating_mul(WORK_PER_EVENT))?;
@@ -306,6 +329,16 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         }
         self.meter.round(pending);
         self.round = Some(Round { loaded, cursor: 0, pending });
+    }
+
+    /// In how many nanoseconds the shard is to be stepped although nothing comes; `None`: never.
+    pub fn steps_in_ns(&self, clock: &impl Clock) -> Option<u64> {
+        let next_ns = self.join.next_tick_ns().filter(|_| self.end.is_none())?;
+        Some(next_ns.saturating_sub(clock.now_ns()))
+    }
+
+    fn is_tick_due(&self, clock: &impl Clock) -> bool {
+        self.steps_in_ns(clock) == Some(0)
     }
 
     /// Whether the round that began has nothing to do.
@@ -422,54 +455,6 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         self.links.clear();
         self.inbox.close(&self.report());
         Ok(())
-    }
-}
-
-impl Operator for IntervalJoin {
-    #[inline]
-    fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
-        IntervalJoin::on_batch(self, batch, out)
-    }
-
-    fn advance(&mut self, left: i64, right: i64) {
-        IntervalJoin::advance(self, left, right);
-    }
-
-    fn finish(&mut self) {
-        IntervalJoin::finish(self);
-    }
-
-    fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
-        IntervalJoin::work(self, budget, out)
-    }
-
-    fn output_watermark(&self) -> i64 {
-        IntervalJoin::output_watermark(self)
-    }
-
-    #[inline]
-    fn counters(&self) -> &Counters {
-        IntervalJoin::counters(self)
-    }
-
-    fn state_bytes(&self) -> u64 {
-        IntervalJoin::state_bytes(self)
-    }
-
-    fn splits_keys(&self) -> bool {
-        self.spec().spread_sides().is_ok()
-    }
-
-    fn pooled_bytes(&self) -> u64 {
-        IntervalJoin::pooled_bytes(self)
-    }
-
-    fn trim(&mut self, keep_bytes: u64) {
-        IntervalJoin::trim(self, keep_bytes);
-    }
-
-    fn shed(&mut self, bytes_max: u64, rows_max: u64) {
-        IntervalJoin::shed(self, bytes_max, rows_max);
     }
 }
 

@@ -162,6 +162,7 @@ fn for_splitting(mut case: Case) -> Option<Case> {
                 let before = std::mem::replace(&mut ended[side.index()][source], true);
                 return !before && !has_ended;
             }
+            Step::Tick { .. } => return true,
             Step::End => return !std::mem::replace(&mut has_ended, true),
         };
         !ended[side.index()][source] && !has_ended
@@ -277,7 +278,7 @@ fn shifted(mut step: Step, by: i64) -> Step {
     match &mut step {
         Step::Event(event) => event.ts += by,
         Step::Watermark { ts, .. } => *ts += by,
-        Step::Idle { .. } | Step::Finish { .. } | Step::End => {}
+        Step::Idle { .. } | Step::Finish { .. } | Step::Tick { .. } | Step::End => {}
     }
     step
 }

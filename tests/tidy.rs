@@ -12,6 +12,7 @@ use source::{Source, is_word};
 const LEVELS: &[(&str, u8)] = &[
     ("limits", 0),
     ("error", 0),
+    ("spill", 0),
     ("time", 0),
     ("event", 0),
     ("state", 1),

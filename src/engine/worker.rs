@@ -32,6 +32,9 @@ const FEED_WAIT: Duration = Duration::from_millis(5);
 /// How long a core may sleep when everything that makes work for it rings its bell.
 const REST: Duration = Duration::from_millis(100);
 
+/// However short rows live, cores look after them no more often than this.
+const TICK_NS_MIN: u64 = 100_000;
+
 /// One core's worker.
 pub(super) struct EngineWorker<S: Sink, J: Operator> {
     index: usize,
@@ -237,7 +240,17 @@ impl<S: Sink, J: Operator> EngineWorker<S, J> {
             self.wait_max = FEED_WAIT;
         }
         moved |= self.serve_sources();
+        self.note_ticks();
         Ok(if moved { StepOutcome::Busy } else { StepOutcome::Idle })
+    }
+
+    /// Sleeps no longer than until a shard is to be stepped because of the time.
+    fn note_ticks(&mut self) {
+        let last = self.shard.as_ref().and_then(|shard| shard.steps_in_ns(&self.clock));
+        let earlier = self.earlier.iter().filter_map(|stage| stage.steps_in_ns(&self.clock));
+        if let Some(ns) = earlier.chain(last).min() {
+            self.wait_max = self.wait_max.min(Duration::from_nanos(ns.max(TICK_NS_MIN)));
+        }
     }
 
     /// Whether any stage has feeds that are still to be asked.

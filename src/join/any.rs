@@ -110,11 +110,39 @@ impl AnyJoin {
         on_operator!(self, join => join.trim(keep_bytes));
     }
 
-    /// As [`IntervalJoin::shed`]; rows of windows stay.
-    pub fn shed(&mut self, bytes_max: u64, rows_max: u64) {
+    /// As [`IntervalJoin::tick`]; rows of windows have no time to live.
+    #[inline]
+    pub fn tick(&mut self, now_ns: u64) -> bool {
         match self {
-            AnyJoin::Interval(join) => join.shed(bytes_max, rows_max),
-            AnyJoin::Window(_) => {}
+            AnyJoin::Interval(join) => join.tick(now_ns),
+            AnyJoin::Window(_) => false,
+        }
+    }
+
+    /// As [`IntervalJoin::next_tick_ns`].
+    pub fn next_tick_ns(&self) -> Option<u64> {
+        match self {
+            AnyJoin::Interval(join) => join.next_tick_ns(),
+            AnyJoin::Window(_) => None,
+        }
+    }
+
+    /// As [`IntervalJoin::make_room`]; rows of windows stay.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn make_room(&mut self, bytes_max: u64, rows_max: u64) -> Result<(), JoinError> {
+        match self {
+            AnyJoin::Interval(join) => join.make_room(bytes_max, rows_max),
+            AnyJoin::Window(_) => Ok(()),
+        }
+    }
+
+    /// As [`IntervalJoin::rows_in_memory`].
+    pub fn rows_in_memory(&self) -> u64 {
+        match self {
+            AnyJoin::Interval(join) => join.rows_in_memory(),
+            AnyJoin::Window(join) => join.counters().buffered(),
         }
     }
 

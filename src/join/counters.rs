@@ -26,6 +26,9 @@ pub struct SideCounters {
     pub stored: u64,
     /// Rows that watermarks, or the end of input, have freed from state.
     pub freed: u64,
+    /// Rows whose time to live ended before a watermark freed them; see
+    /// [`JoinSpecBuilder::ttl`](crate::join::JoinSpecBuilder::ttl).
+    pub timed_out: u64,
     /// Rows that were given up to keep state within its bound, under
     /// [`Overflow::Shed`](crate::limits::Overflow::Shed).
     pub shed: u64,
@@ -38,6 +41,9 @@ pub struct SideCounters {
     /// their way: what they should have met may have been freed. Only rows that come after their
     /// own source has promised that they do not, or out of a source that was idle.
     pub overtaken: u64,
+    /// Rows that were put into files, under
+    /// [`Overflow::Spill`](crate::limits::Overflow::Spill); they are in state as before.
+    pub spilled: u64,
 }
 
 impl SideCounters {
@@ -55,7 +61,12 @@ impl SideCounters {
 
     /// Rows in state now.
     pub fn buffered(&self) -> u64 {
-        self.stored - self.freed - self.shed
+        self.stored - self.gone()
+    }
+
+    /// Rows that were in state and are not any more.
+    fn gone(&self) -> u64 {
+        self.freed + self.timed_out + self.shed
     }
 
     /// Adds another shard's counts.
@@ -69,25 +80,27 @@ impl SideCounters {
         self.singles += other.singles;
         self.stored += other.stored;
         self.freed += other.freed;
+        self.timed_out += other.timed_out;
         self.shed += other.shed;
         self.shed_unmatched += other.shed_unmatched;
         self.copies += other.copies;
         self.overtaken += other.overtaken;
+        self.spilled += other.spilled;
     }
 }
 
-/// Whether the bound on rows leaves room for a batch.
+/// Whether the bound on rows leaves room for a batch beside those that are there.
 ///
 /// # Errors
 /// [`JoinError::RowsFull`] when it does not.
 #[inline]
 pub(super) fn check_rows(
     limits: &Limits,
-    counters: &Counters,
+    buffered: u64,
     batch: &EventBatch,
 ) -> Result<(), JoinError> {
     let Some(rows_max) = limits.state_rows_max else { return Ok(()) };
-    let rows = counters.buffered() + batch.len() as u64;
+    let rows = buffered + batch.len() as u64;
     if rows > rows_max { Err(JoinError::RowsFull { rows, rows_max }) } else { Ok(()) }
 }
 
@@ -133,7 +146,7 @@ impl Counters {
                 )));
             }
             let matched_max = counts.on_time + counts.copies;
-            if counts.matched > matched_max || counts.freed + counts.shed > counts.stored {
+            if counts.matched > matched_max || counts.gone() > counts.stored {
                 return Err(JoinError::Unbalanced(format!("{name}: {counts:?}")));
             }
         }

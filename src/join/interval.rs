@@ -1,5 +1,6 @@
 //! The interval join operator.
 
+mod bounds;
 mod choosing;
 
 use choosing::Choosing;
@@ -8,6 +9,7 @@ use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
+use crate::join::ttl::Ttl;
 use crate::join::visit::{ConditionVisit, IntPairs, PairVisit};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{BATCH_EVENTS_MAX, Limits, Overflow};
@@ -34,6 +36,7 @@ pub struct IntervalJoin {
     classes: Vec<Class>,
     /// Where not all matches count: the rows that wait for theirs.
     choices: Option<Box<Choosing>>,
+    ttl: Option<Ttl>,
 }
 
 impl IntervalJoin {
@@ -66,10 +69,9 @@ impl IntervalJoin {
                 "window joins have an operator of their own: WindowJoin",
             ));
         }
-        if limits.overflow != Overflow::Refuse && spec.chooses() {
-            return Err(SpecError::Overflow);
-        }
+        bounds::check(&spec, &limits)?;
         let choices = spec.chooses().then(|| Box::new(Choosing::new(spec.clone())));
+        let ttl = spec.ttl().map(Ttl::new);
         let waits = |side| spec.kind().emits_unmatched(side) && choices.is_none();
         let layout = Layout::for_interval(spec.interval(), spec.lateness().allowed)
             .with(spec.bucket_width(), spec.chunk_bytes());
@@ -90,6 +92,7 @@ impl IntervalJoin {
             finished: false,
             classes: Vec::new(),
             choices,
+            ttl,
         })
     }
 
@@ -147,6 +150,15 @@ impl IntervalJoin {
         let floors = Side::BOTH.map(|side| self.floor(side));
         let ends = self.ends();
         let IntervalJoin { hasher, state, counters, flushing, .. } = self;
+        let has_dead = self.ttl.is_some() && state.has_dead();
+        let more = has_dead
+            && state.expire_dead(budget, |side, key, ts, stored| {
+                counters.sides[side.index()].singles += 1;
+                out.single(side, event_of(hasher, key, ts, stored));
+            });
+        if more {
+            return true;
+        }
         let more =
             state.expire((!*flushing).then_some(floors), ends, budget, |side, key, ts, stored| {
                 counters.sides[side.index()].singles += 1;
@@ -161,7 +173,8 @@ impl IntervalJoin {
             } else {
                 state.retire(side, floors[side.index()])
             };
-            counters.sides[side.index()].freed += freed;
+            let dead = if has_dead { state.retire_dead(side) } else { 0 };
+            counters.sides[side.index()].freed += freed + dead;
         }
         *flushing = false;
         false
@@ -192,7 +205,7 @@ impl IntervalJoin {
         self.watermarks
     }
 
-    /// Rows in state, of both sides.
+    /// Rows in the memory of state, of both sides.
     pub fn state_rows(&self) -> u64 {
         self.state.row_count()
     }
@@ -211,26 +224,6 @@ impl IntervalJoin {
     /// Frees what of its memory waits to be used again, all but about `keep_bytes` of it.
     pub fn trim(&mut self, keep_bytes: u64) {
         self.state.trim(usize::try_from(keep_bytes).unwrap_or(usize::MAX));
-    }
-
-    /// Gives rows up, a time bucket at a time and those first whose end is the next, until at most
-    /// so many bytes of state hold rows and so many rows are there, or none is. They are counted in
-    /// [`SideCounters::shed`](crate::join::SideCounters::shed), match nothing any more, and come
-    /// out no more. Nothing happens where not all matches count.
-    pub fn shed(&mut self, bytes_max: u64, rows_max: u64) {
-        if self.choices.is_some() {
-            return;
-        }
-        let ends = self.ends();
-        while self.counters.buffered() > rows_max
-            || self.state_bytes() - self.pooled_bytes() > bytes_max
-        {
-            let Some(shed) = self.state.shed_oldest(ends) else { break };
-            let counters = &mut self.counters.sides[shed.side.index()];
-            counters.shed += shed.rows;
-            counters.shed_unmatched += shed.unmatched;
-        }
-        self.trim(0);
     }
 
     /// What a row of each side has to add to its time to get its end.
@@ -336,10 +329,10 @@ impl IntervalJoin {
     }
 
     fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
-        if self.limits.overflow == Overflow::Shed {
-            self.shed_for(batch);
+        if self.limits.overflow != Overflow::Refuse {
+            self.make_room_for(batch)?;
         }
-        check_rows(&self.limits, &self.counters, batch)?;
+        check_rows(&self.limits, self.rows_in_memory(), batch)?;
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
         let more = batch.row_bytes() as u64;
         if self.state_bytes() + more <= bytes_max {
@@ -349,18 +342,6 @@ impl IntervalJoin {
         self.trim(0);
         let bytes = self.state_bytes() + more;
         if bytes > bytes_max { Err(JoinError::StateFull { bytes, bytes_max }) } else { Ok(()) }
-    }
-
-    /// Makes room for a batch if it is over a bound.
-    fn shed_for(&mut self, batch: &EventBatch) {
-        let (bytes, rows) = (batch.row_bytes() as u64, batch.len() as u64);
-        let room = |bound: Option<u64>, more: u64| bound.unwrap_or(u64::MAX).saturating_sub(more);
-        let bytes_max = room(self.limits.state_bytes_max, bytes);
-        let rows_max = room(self.limits.state_rows_max, rows);
-        if self.state_bytes() > bytes_max || self.counters.buffered() > rows_max {
-            // Some more, so that it is not for every batch.
-            self.shed(bytes_max - bytes_max / 8, rows_max - rows_max / 8);
-        }
     }
 
     fn join<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
@@ -406,6 +387,9 @@ impl IntervalJoin {
     }
 
     fn full(&self) -> JoinError {
+        if let Some(error) = self.state.failure() {
+            return JoinError::Spill(error.clone());
+        }
         let bytes = self.state_bytes();
         JoinError::Exhausted { bytes }
     }

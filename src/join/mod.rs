@@ -21,6 +21,7 @@ mod single;
 mod slots;
 mod spec;
 mod splitting;
+mod ttl;
 mod visit;
 mod window;
 mod windowed;

@@ -58,6 +58,11 @@
 //! windows' first rows. Sessions that a row connects become one, which ends `gap` after its last
 //! row.
 //!
+//! **Time to live**: [`Oracle::tick`] tells the time on the wall. Rows get the time of the first
+//! tick that comes an eighth of `ttl` after the last such one, or after the first tick; a row is
+//! gone at the first tick `ttl` after its time, or later. Those that are unmatched come out in that
+//! step where their side does: left ones first, a side's in the order of (time, arrival).
+//!
 //! **One to one** ([`MatchChoice::OneToOne`]), a row of either side is in one pair at the most.
 //! Matches are candidates; they are taken in the order of (pair time, arrival of the later row,
 //! arrival of the earlier one), and each becomes a pair if both of its rows are still free. That is
@@ -70,6 +75,7 @@
 mod chain;
 mod choice;
 mod pairing;
+mod ttl;
 mod window;
 
 use std::{collections::BTreeSet, mem};
@@ -143,6 +149,8 @@ pub struct Oracle {
     /// Stored rows of both sides, in the order in which they arrived.
     rows: [Vec<Row>; 2],
     arrivals: u64,
+    /// Rows that were stored since then get one time.
+    since_ns: Option<u64>,
     counters: Counters,
     /// Where rows are paired one to one.
     pairing: Pairing,
@@ -164,6 +172,8 @@ struct Row {
     /// The best partner so far, as (time, id), where one is chosen; and whether that pair is out.
     choice: Option<(i64, u64)>,
     chosen: bool,
+    /// Where rows live only so long: when it was stored, once that is told.
+    stored_ns: Option<u64>,
 }
 
 impl Oracle {
@@ -175,6 +185,7 @@ impl Oracle {
             clocks: [SideClock::new(left_sources), SideClock::new(right_sources)],
             rows: [Vec::new(), Vec::new()],
             arrivals: 0,
+            since_ns: None,
             counters: Counters::default(),
             pairing: Pairing::default(),
             windows: Vec::new(),
@@ -241,6 +252,7 @@ impl Oracle {
             matched: false,
             choice: None,
             chosen: false,
+            stored_ns: None,
         };
         if self.is_one_to_one() {
             self.let_wait(side, &row);
@@ -440,42 +452,12 @@ impl Oracle {
         mem::take(&mut self.out)
     }
 
-    /// The last watermark at which a row that may come out stays: what rows that one step makes
-    /// come out are put in order by.
-    fn due(&self, side: Side, row: &Row) -> i128 {
-        if let Some((best, _)) = row.choice {
-            let (_, better_to) = self.better_times(row.ts, best);
-            return better_to + i128::from(self.spec.lateness().allowed);
-        }
-        let is_endless = self.spec.interval().seen_from(side).has_no_last() || row.ts == i64::MAX;
-        // Where there are choices, rows that nothing but the end of input frees come last.
-        let never = if self.spec.chooses() && is_endless { 1 << 100 } else { 0 };
-        self.end_of(side, row.ts) + never
-    }
-
     /// What comes out of a row that no partner can reach any more.
     fn emit_fate(&mut self, side: Side, row: &mut Row) {
         self.emit_choice(row, true);
         if !row.matched && !self.is_one_to_one() {
             self.emit_unmatched(side, row.id);
         }
-    }
-
-    /// Emits the pair of a left row whose choice is made and final.
-    fn emit_choice(&mut self, row: &mut Row, freed: bool) {
-        let Some((ts, id)) = row.choice else { return };
-        if !row.chosen && (freed || self.is_final(row.ts, ts)) {
-            row.chosen = true;
-            self.emit_pair(row, ts, id);
-        }
-    }
-
-    /// Whether no right event that is still on time would be chosen instead of one at `best_ts`.
-    fn is_final(&self, left_ts: i64, best_ts: i64) -> bool {
-        let watermark = self.freeing_watermark(Side::Left);
-        let on_time_from = i128::from(self.spec.lateness().threshold(watermark));
-        let (better_from, better_to) = self.better_times(left_ts, best_ts);
-        better_from.max(on_time_from) > better_to
     }
 
     fn is_one_to_one(&self) -> bool {

@@ -314,7 +314,7 @@ impl<P: Process> ProcessJoin<P> {
         if let Some(error) = self.failure() {
             return Err(error);
         }
-        check_rows(&self.limits, &self.counters, batch)?;
+        check_rows(&self.limits, self.counters.buffered(), batch)?;
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
         let bytes = self.state_bytes() + batch.row_bytes() as u64;
         if bytes > bytes_max { Err(JoinError::StateFull { bytes, bytes_max }) } else { Ok(()) }

@@ -113,6 +113,15 @@ impl Join {
         while self.operator.work(WORK_ROWS, out) {}
     }
 
+    /// Tells the time, in nanoseconds since some fixed moment, for the spec's
+    /// [`ttl`](crate::join::JoinSpecBuilder::ttl), which goes by what is told here: rows that have
+    /// outlived it are gone, and come out unmatched where the kind says so.
+    pub fn tick<E: Emit>(&mut self, now_ns: u64, out: &mut E) {
+        if self.operator.tick(now_ns) {
+            while self.operator.work(WORK_ROWS, out) {}
+        }
+    }
+
     /// Both sides have ended: everything left is freed, and padded where the kind says so.
     pub fn finish<E: Emit>(&mut self, out: &mut E) {
         self.operator.finish();

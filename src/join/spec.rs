@@ -1,12 +1,15 @@
 //! What to join and how: validated once, immutable afterwards.
 
+pub(super) mod check;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use crate::error::SpecError;
 use crate::event::{Event, KeyKind, Side};
 use crate::join::{Asof, Condition, Window};
-use crate::limits::{
-    Limits, Overflow, STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN, STATE_CHUNKS_WITHIN_BOUND,
-};
-use crate::time::{Bound, Interval, IntervalError, LatePolicy, Lateness, WATERMARK_START};
+use crate::limits::Limits;
+use crate::time::{Bound, Interval, LatePolicy, Lateness, WATERMARK_START};
 
 /// Which rows come out of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +92,8 @@ pub struct JoinSpec {
     bucket_width: Option<i64>,
     chunk_bytes: Option<u64>,
     reserve_bytes: u64,
+    ttl: Option<Duration>,
+    spill_to: Option<PathBuf>,
 }
 
 /// Collects the parts of a [`JoinSpec`].
@@ -106,6 +111,8 @@ pub struct JoinSpecBuilder {
     bucket_width: Option<i64>,
     chunk_bytes: Option<u64>,
     reserve_bytes: u64,
+    ttl: Option<Duration>,
+    spill_to: Option<PathBuf>,
     allow_empty: bool,
 }
 
@@ -125,6 +132,8 @@ impl JoinSpec {
             bucket_width: None,
             chunk_bytes: None,
             reserve_bytes: 0,
+            ttl: None,
+            spill_to: None,
             allow_empty: false,
         }
     }
@@ -224,6 +233,19 @@ impl JoinSpec {
     #[inline]
     pub fn reserve_bytes(&self) -> u64 {
         self.reserve_bytes
+    }
+
+    /// How long rows live by the clock on the wall, if that is bounded.
+    #[inline]
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// The folder of files under [`Overflow::Spill`](crate::limits::Overflow::Spill), if one was
+    /// named.
+    #[inline]
+    pub fn spill_to(&self) -> Option<&Path> {
+        self.spill_to.as_deref()
     }
 
     /// Whether a left and a right row of one key match by their times.
@@ -330,23 +352,45 @@ impl JoinSpecBuilder {
     }
 
     /// The smallest piece of memory that a time bucket takes, in bytes from
-    /// [`STATE_CHUNK_BYTES_MIN`] (the default) to [`STATE_CHUNK_BYTES_MAX`], rounded up to a power
-    /// of two; with a bound on state at most one in [`STATE_CHUNKS_WITHIN_BOUND`] of it. Larger
-    /// ones are fewer, and from 2 MiB on have huge pages; every bucket of either side has one at
-    /// least, on each core. It never changes results. Window joins have no such chunks.
+    /// [`STATE_CHUNK_BYTES_MIN`](crate::limits::STATE_CHUNK_BYTES_MIN) (the default) to
+    /// [`STATE_CHUNK_BYTES_MAX`](crate::limits::STATE_CHUNK_BYTES_MAX), rounded up to a power of
+    /// two; with a bound on state at most one in
+    /// [`STATE_CHUNKS_WITHIN_BOUND`](crate::limits::STATE_CHUNKS_WITHIN_BOUND) of it. Larger ones
+    /// are fewer, and from 2 MiB on have huge pages; every bucket of either side has one at least,
+    /// on each core. It never changes results. Window joins have no such chunks.
     pub fn chunk_bytes(mut self, bytes: u64) -> Self {
         self.chunk_bytes = Some(bytes);
         self
     }
 
-    /// Memory that each join (in an engine: each core's) takes and touches when it is made, in bytes;
-    /// 0 by default. State that stays within it meets no page that the system has yet to find and
-    /// clear, which takes 0.1 to 2 ms for 2 MiB. A third is for the index and one for the rows of
-    /// each side, rounded up to 2 and 32 MiB; what is not in use does not count as state, and where
-    /// the system gives less, the rest is taken when it is needed. Rows of over eight bytes are kept
-    /// elsewhere. It never changes results. Costs about 0.1 ms a MiB, once. Window joins take none.
+    /// Memory that each join (in an engine: each core's) takes and touches when it is made, in
+    /// bytes; 0 by default. State that stays within it meets no page that the system has yet to
+    /// find and clear, which takes 0.1 to 2 ms for 2 MiB. A third is for the index and one for the
+    /// rows of each side, rounded up to 2 and 32 MiB; what is not in use does not count as state,
+    /// and where the system gives less, the rest is taken when it is needed. Rows of over eight
+    /// bytes are kept elsewhere. It never changes results. Costs about 0.1 ms a MiB, once. Window
+    /// joins take none.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;
+        self
+    }
+
+    /// How long a row is kept at the most by the clock on the wall, for watermarks that stop: it is
+    /// gone `ttl` after it was stored, or up to an eighth of that later, although no watermark has
+    /// passed its end. It matches nothing from then on, and where rows of its side come out
+    /// unmatched, one without a match does so then. So what comes out depends on when events come.
+    /// Engines tell their operators the time; a [`Join`](crate::join::Join) goes by its
+    /// [`tick`](crate::join::Join::tick). Its memory is freed with its time bucket, once older ones
+    /// are gone, too. For interval joins of all matches. Without it rows live until their end.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Where files go under [`Overflow::Spill`](crate::limits::Overflow::Spill): a folder on a disk
+    /// with room. The system's folder for temporary files by default, which may be memory.
+    pub fn spill_to(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spill_to = Some(folder.into());
         self
     }
 
@@ -393,8 +437,9 @@ impl JoinSpecBuilder {
         let is_plain = self.windows.is_none()
             && (self.choice == MatchChoice::All
                 || (self.choice != MatchChoice::OneToOne && !self.kind.emits_pairs()));
-        if limits.overflow != Overflow::Refuse && !is_plain {
-            return Err(SpecError::Overflow);
+        self.check_overflow(limits, is_plain)?;
+        if self.ttl.is_some_and(|ttl| ttl.is_zero() || !is_plain) {
+            return Err(SpecError::Ttl);
         }
         let is_for_left_rows = !matches!(self.choice, MatchChoice::All | MatchChoice::OneToOne);
         if is_for_left_rows && self.kind.emits_unmatched(Side::Right) {
@@ -412,37 +457,8 @@ impl JoinSpecBuilder {
             bucket_width: self.bucket_width,
             chunk_bytes: self.chunk_bytes,
             reserve_bytes: self.reserve_bytes,
+            ttl: self.ttl,
+            spill_to: self.spill_to,
         })
-    }
-
-    fn check_layout(&self, limits: &Limits) -> Result<(), SpecError> {
-        if let Some(ticks) = self.bucket_width.filter(|&ticks| ticks < 1) {
-            return Err(SpecError::BucketWidth(ticks));
-        }
-        let most = limits.state_bytes_max.map_or(STATE_CHUNK_BYTES_MAX, |bytes| {
-            // The smallest always goes.
-            let share = (bytes / STATE_CHUNKS_WITHIN_BOUND).max(STATE_CHUNK_BYTES_MIN);
-            // Sizes are rounded up to powers of two, and the largest such one is what fits.
-            (1 << share.ilog2()).min(STATE_CHUNK_BYTES_MAX)
-        });
-        match self.chunk_bytes {
-            Some(bytes) if !(STATE_CHUNK_BYTES_MIN..=most).contains(&bytes) => {
-                Err(SpecError::ChunkBytes { bytes, bytes_max: most })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn check_asof(&self, asof: Asof) -> Result<(), SpecError> {
-        match asof.tolerance() {
-            Some(ticks) if ticks < 0 => return Err(SpecError::NegativeTolerance(ticks)),
-            Some(0) if asof.is_apart() => return Err(IntervalError::Empty { lo: 0, hi: 0 }.into()),
-            _ => {}
-        }
-        // Semi and anti joins do not choose, so they would count a row at the same time.
-        if self.choice != asof.choice() || (asof.is_apart() && !self.kind.emits_pairs()) {
-            return Err(SpecError::AsofKind);
-        }
-        Ok(())
     }
 }

@@ -23,6 +23,9 @@ impl JoinSpec {
         if self.lateness().policy == LatePolicy::Join {
             return Err("late rows that are joined must find all that is buffered on one core");
         }
+        if self.ttl().is_some() {
+            return Err("copies of a row would not all live as long as it does");
+        }
         match (self.choice(), self.kind()) {
             (MatchChoice::OneToOne, _) => {
                 Err("one-to-one matching uses rows of both sides up, so both must be on one core")

@@ -20,6 +20,7 @@ use crate::event::{BatchKind, EventBatch, KeyHasher, Side};
 use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
 use crate::join::slots::is_past;
+use crate::join::spec::check::NOT_PLAIN;
 use crate::join::window::{Span, Window};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{Limits, Overflow};
@@ -95,7 +96,7 @@ impl WindowJoin {
             return Err(SpecError::Window("the spec has no window; an interval join does it"));
         };
         if limits.overflow != Overflow::Refuse {
-            return Err(SpecError::Overflow);
+            return Err(SpecError::Overflow(NOT_PLAIN));
         }
         Ok(WindowJoin {
             spec,
@@ -221,7 +222,7 @@ impl WindowJoin {
     }
 
     fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
-        check_rows(&self.limits, &self.counters, batch)?;
+        check_rows(&self.limits, self.counters.buffered(), batch)?;
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
         let more = batch.row_bytes() as u64;
         if self.state_bytes() + more > bytes_max {

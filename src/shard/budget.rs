@@ -40,7 +40,7 @@ impl Budget {
         batch: &EventBatch,
         join: &mut J,
     ) -> Result<(), JoinError> {
-        self.make_room(join);
+        self.make_room(join)?;
         let bytes = self.note_bytes(join);
         if let Some(bytes_max) = self.pacer.state_bytes_max()
             && bytes > bytes_max
@@ -61,11 +61,11 @@ impl Budget {
         Ok(())
     }
 
-    /// Has rows given up when the state of all shards is near its bound, this shard's part of what
-    /// is too much.
-    fn make_room<J: Operator>(&mut self, join: &mut J) {
+    /// Has the operator make room when the state of all shards is near its bound: this shard's part
+    /// of what is too much.
+    fn make_room<J: Operator>(&mut self, join: &mut J) -> Result<(), JoinError> {
         if !self.pacer.makes_room() {
-            return;
+            return Ok(());
         }
         let (bytes, rows) = (self.note_bytes(join), self.note_rows(join));
         let bytes_max = self.pacer.state_bytes_max().unwrap_or(u64::MAX);
@@ -74,7 +74,7 @@ impl Budget {
             bytes > part(bytes_max, ROOM_FROM_EIGHTHS) || rows > part(rows_max, ROWS_FROM_EIGHTHS)
         };
         if !is_over(bytes) {
-            return;
+            return Ok(());
         }
         // What waits to be used again is no row.
         join.trim(0);
@@ -82,10 +82,11 @@ impl Budget {
         if is_over(bytes) {
             let own_bytes = share(self.bytes, part(bytes_max, ROOM_TO_EIGHTHS), bytes);
             let own_rows = share(self.rows, part(rows_max, ROWS_TO_EIGHTHS), rows);
-            join.shed(own_bytes, own_rows);
+            join.make_room(own_bytes, own_rows)?;
             self.note_bytes(join);
             self.note_rows(join);
         }
+        Ok(())
     }
 
     /// Rows were freed, all that the watermarks `done` allow if they are given.
@@ -123,8 +124,7 @@ impl Budget {
 
     /// Returns the rows of all shards.
     pub(super) fn note_rows<J: Operator>(&mut self, join: &J) -> u64 {
-        let rows = Side::BOTH.map(|side| join.counters().side(side).buffered());
-        let rows = (rows[0] + rows[1]) as i64;
+        let rows = join.rows_in_memory() as i64;
         let change = rows - std::mem::replace(&mut self.rows, rows);
         if change == 0 {
             self.pacer.state_rows()

@@ -2,7 +2,6 @@
 
 use hdrhistogram::Histogram;
 
-use crate::event::Side;
 use crate::join::Counters;
 use crate::shard::Operator;
 use crate::time::{WATERMARK_END, WATERMARK_START};
@@ -17,7 +16,7 @@ pub struct ShardReport {
     pub latency_ns: Histogram<u64>,
     /// Length of the steps that did something, in nanoseconds, good to 1 %.
     pub step_ns: Histogram<u64>,
-    /// Most rows that were in state at the end of a step.
+    /// Most rows that were in the memory of state at the end of a step.
     pub state_rows_peak: u64,
     /// Bytes of state now, as allocated.
     pub state_bytes: u64,
@@ -100,8 +99,7 @@ impl Meter {
         let step_ns = now_ns.saturating_sub(start_ns);
         self.report.step_ns.saturating_record(step_ns);
         self.report.busy_ns += step_ns;
-        let rows = Side::BOTH.map(|side| join.counters().side(side).buffered());
-        self.report.state_rows_peak = self.report.state_rows_peak.max(rows[0] + rows[1]);
+        self.report.state_rows_peak = self.report.state_rows_peak.max(join.rows_in_memory());
         self.report.state_bytes_peak = self.report.state_bytes_peak.max(join.state_bytes());
     }
 }

@@ -154,6 +154,11 @@ impl Arena {
         self.rows[chunk_of(handle)] += 1;
     }
 
+    /// Rows counted into a live chunk.
+    pub(crate) fn rows_of(&self, chunk: &Chunk) -> u64 {
+        u64::from(self.rows[usize::from(chunk.number)])
+    }
+
     /// The bucket of a chunk, if it is live.
     pub(crate) fn bucket_of_chunk(&self, number: usize) -> Option<i64> {
         self.live[number].then(|| self.buckets[number])

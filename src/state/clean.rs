@@ -53,6 +53,15 @@ impl State {
         }
     }
 
+    /// Makes the index as small as its keys allow, after many of them have gone.
+    pub(super) fn shrink_index(&mut self) {
+        self.index.shrink(&self.arenas);
+        if let Stage::Index { line } = &mut self.cleaner.stage {
+            // Its lines are others.
+            *line = 0;
+        }
+    }
+
     /// Ends the current round and passes through a whole further one, when numbers have run out
     /// before a round could end in its own time.
     #[cold]

@@ -174,6 +174,37 @@ impl Expiry {
         }
     }
 
+    /// Takes out of what is due, or of the first slot from number `from` on that has any, the rows
+    /// which arrived before `arrival`, in order; returns the number to go on from as well. At first
+    /// `from` is `i64::MIN`. `ts_of` tells a row's time.
+    pub(crate) fn take_arrived_before(
+        &mut self,
+        arrival: u64,
+        from: i64,
+        ts_of: impl Fn(&Waiting) -> i64,
+    ) -> Option<(i64, Vec<Due>)> {
+        if from == i64::MIN {
+            // Those before `next` are out.
+            self.due.drain(..std::mem::take(&mut self.next));
+            let taken = self.due.extract_if(.., |due| due.waiting.arrival < arrival);
+            let taken: Vec<Due> = taken.collect();
+            if !taken.is_empty() {
+                return Some((i64::MIN + 1, taken));
+            }
+        }
+        let first = self.slots.partition_point(|slot| slot.number < from);
+        for slot in self.slots.iter_mut().skip(first) {
+            let taken = slot.rows.extract_if(.., |row| row.arrival < arrival);
+            let mut taken: Vec<Due> =
+                taken.map(|waiting| Due { ts: ts_of(&waiting), waiting }).collect();
+            if !taken.is_empty() {
+                taken.sort_unstable_by_key(Due::order);
+                return Some((slot.number.saturating_add(1), taken));
+            }
+        }
+        None
+    }
+
     /// Frees memory that waits to be used again.
     pub(crate) fn trim(&mut self) {
         let spare: usize = self.spares.drain(..).map(|rows| rows.capacity()).sum();

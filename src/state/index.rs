@@ -371,6 +371,54 @@ impl Index {
         (self.sampled, self.sampled_live) = (0, 0);
     }
 
+    /// Moves the live entries into a table of half the size or less, if that has room for twice as
+    /// many. Homes and entries are invalid afterwards, and no head is dead.
+    pub(super) fn shrink(&mut self, arenas: &Arenas) {
+        let is_live =
+            |heads: &[Handle; 2]| arenas[0].is_live(heads[0]) | arenas[1].is_live(heads[1]);
+        let mut live = 0;
+        self.each_entry(|_, heads| live += usize::from(is_live(&heads)));
+        let line_count = live.next_power_of_two().max(LINES_MIN);
+        if line_count * 2 > self.table.line_count + self.old.line_count {
+            return;
+        }
+        let mut smaller = Index::new();
+        (smaller.spares, smaller.reserved) = (std::mem::take(&mut self.spares), self.reserved);
+        smaller.table.line_count = line_count;
+        smaller.table.extend_to(line_count, &mut smaller.spares);
+        let mut has_room = true;
+        self.each_entry(|tag, heads| {
+            if is_live(&heads) {
+                let [left, right] = heads;
+                let left = if arenas[0].is_live(left) { left } else { 0 };
+                let right = if arenas[1].is_live(right) { right } else { 0 };
+                has_room &= smaller.put_in(&Taken { tag, heads: [left, right] }, arenas);
+            }
+        });
+        // Never seen that there was none: then everything stays as it is.
+        if has_room {
+            smaller.layout = self.layout.wrapping_add(1);
+            smaller.samples_judged = samples_judged(line_count);
+            *self = smaller;
+        } else {
+            self.spares = std::mem::take(&mut smaller.spares);
+        }
+    }
+
+    /// Calls `each` with the tag and the heads of every entry, dead ones included.
+    pub(super) fn each_entry(&self, mut each: impl FnMut(u32, [Handle; 2])) {
+        for (table, first) in [(&self.table, 0), (&self.old, self.moved)] {
+            let lines = table.line_count + if table.line_count > 0 { OVERFLOW_MAX } else { 0 };
+            for number in first..lines.min(table.segments.len() * SEGMENT_LINES) {
+                // SAFETY: a line of a table, used by one thread, no exclusive reference held.
+                let line = unsafe { table.line(number).as_ref() };
+                for place in 0..LINE_KEYS {
+                    each(line.tags[place], line.heads_at(place));
+                }
+            }
+        }
+    }
+
     /// Zeroes the heads that `is_dead` (side, head) in up to `count` lines from `start` on, of both
     /// tables; returns where to go on, or `None` after the last line.
     pub(super) fn clean(

@@ -19,6 +19,7 @@
 //! | `pass` | a batch on its way: what a phase leaves for the next |
 //! | `collect` | what the keys of a batch find on the other side |
 //! | `chain`, `directory` | the runs of a key, newest bucket first; by bucket, if they are many |
+//! | `cold`, `cold_probe` | rows in files; what a batch finds there |
 //! | `hits` | the partners that a batch has found, in the order in which they were stored |
 //! | `filter` | which timestamps lie in a range (SIMD) |
 //! | `run` | the events of one key in one bucket: columns in raw memory |
@@ -26,12 +27,15 @@
 //! | `ring` | the time buckets of a side |
 //! | `index`, `table` | key -> newest runs; the cache lines that hold this |
 //! | `expiry` | rows that come out when they are freed |
+//! | `ttl` | rows that end a while after they were stored |
 //! | `shed` | giving the oldest bucket up |
 //! | `clean` | the rounds after which chunk numbers are used again |
 
 mod arena;
 mod chain;
 mod clean;
+mod cold;
+mod cold_probe;
 mod collect;
 mod directory;
 mod expiry;
@@ -45,6 +49,7 @@ mod run;
 mod shed;
 mod store;
 mod table;
+mod ttl;
 
 #[cfg(test)]
 mod tests;
@@ -54,10 +59,13 @@ pub use probe::{BatchStats, Class, Partner, Probe, Visit};
 pub use shed::Shed;
 
 use crate::event::Side;
+use crate::spill::SpillError;
 use crate::time::Interval;
 use arena::{Arena, CHUNK_BYTES_MIN};
 use chain::Walks;
 use clean::Cleaner;
+use cold::Cold;
+use cold_probe::ColdHits;
 use directory::Directories;
 use expiry::{Expiry, Waiting};
 use index::Index;
@@ -65,6 +73,7 @@ use pass::Scratch;
 use ring::Ring;
 use run::{MATCHED, Run, Stored, prefetch};
 use table::Arenas;
+use ttl::Ages;
 
 /// State cannot take the row: its bound is reached, or its handles are exhausted (some 2,000 chunks
 /// of up to 32 MiB a side).
@@ -158,6 +167,11 @@ pub struct State {
     cleaner: Cleaner,
     /// By side: what probes of its chains have cost.
     walks: [Walks; 2],
+    ages: Ages,
+    /// Rows in files, by side, what a batch has found there, and why that failed.
+    cold: [Cold; 2],
+    cold_hits: ColdHits,
+    failure: Option<SpillError>,
     /// `None` only while it is lent to `join_batch`.
     scratch: Option<Scratch>,
 }
@@ -191,11 +205,15 @@ impl State {
             arrivals: 0,
             cleaner: Cleaner::new(),
             walks: [Walks::default(); 2],
+            ages: Ages::default(),
+            cold: Default::default(),
+            cold_hits: ColdHits::default(),
+            failure: None,
             scratch: Some(Scratch::new()),
         }
     }
 
-    /// Rows in state, of both sides. A row counts until its bucket is retired.
+    /// Rows in memory, of both sides. A row counts until its bucket is retired.
     pub fn row_count(&self) -> u64 {
         self.rings[0].row_count() + self.rings[1].row_count()
     }
@@ -211,7 +229,20 @@ impl State {
         let arenas: usize = self.arenas.iter().map(Arena::bytes).sum();
         let rings: usize = self.rings.iter().map(Ring::bytes).sum();
         let directories: usize = self.directories.iter().map(Directories::bytes).sum();
-        self.index.bytes() + arenas + rings + directories + expiries
+        let cold: usize = self.cold.iter().map(Cold::memory_bytes).sum();
+        self.index.bytes() + arenas + rings + directories + expiries + cold
+    }
+
+    /// Those of [`bytes`](Self::bytes) that hold rows and go with them.
+    pub fn row_bytes(&self) -> usize {
+        let pooled = self.pooled_bytes();
+        let arenas: usize = self.arenas.iter().map(Arena::bytes).sum();
+        arenas - pooled + self.rings.iter().map(Ring::bytes).sum::<usize>()
+    }
+
+    /// Why rows in files could not be read, if that is why a batch was refused.
+    pub fn failure(&self) -> Option<&SpillError> {
+        self.failure.as_ref()
     }
 
     /// Those of [`bytes`](Self::bytes) that hold no row and wait to be used again.
@@ -267,12 +298,11 @@ impl State {
             let Some((_, _, side, due)) = next.min_by_key(|next| (next.0, next.1)) else {
                 return false;
             };
-            let arena = &self.arenas[side.index()];
             let ahead = self.expiries[side.index()].as_mut().and_then(Expiry::take);
             if let Some(ahead) = ahead {
-                prefetch(arena.address(ahead.run));
+                prefetch(self.arenas[side.index()].address(ahead.run));
             }
-            let row = waiting_row(arena, &due.waiting);
+            let row = waiting_row(&self.arenas[side.index()], &due.waiting);
             let tag = row.tag();
             if tag & MATCHED == 0 {
                 each(side, due.waiting.key, due.ts, row.row(tag));
@@ -285,12 +315,14 @@ impl State {
     /// Rows that still wait for [`expire`](Self::expire) keep their bucket.
     pub fn retire(&mut self, side: Side, floor: i64) -> u64 {
         let oldest = self.expiries[side.index()].as_ref().map_or(i64::MAX, Expiry::oldest);
-        self.rings[side.index()].retire(floor.min(oldest), &mut self.arenas[side.index()])
+        let cold = self.cold[side.index()].retire(floor);
+        cold + self.rings[side.index()].retire(floor.min(oldest), &mut self.arenas[side.index()])
     }
 
     /// Retires everything of `side`; no row may wait any more.
     pub fn retire_all(&mut self, side: Side) -> u64 {
-        self.rings[side.index()].retire_all(&mut self.arenas[side.index()])
+        let cold = self.cold[side.index()].retire_all();
+        cold + self.rings[side.index()].retire_all(&mut self.arenas[side.index()])
     }
 }
 

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use super::hits::Hits;
 use super::probe::{BatchStats, Class, Probe};
 use super::table::{Entry, Line};
+use super::ttl::back_of;
 use crate::event::{EventBatch, Side};
 use crate::limits::BATCH_EVENTS_MAX;
 
@@ -107,6 +108,9 @@ pub(super) struct Pass<'a> {
     pub(super) stats: BatchStats,
     /// The layout of the index that homes and entries were found in.
     pub(super) layout: u32,
+    /// Of the other side: the next row's number, and how far behind it the oldest live row's is.
+    pub(super) next: u32,
+    pub(super) oldest_back: u32,
 }
 
 impl<'a> Pass<'a> {
@@ -128,12 +132,20 @@ impl<'a> Pass<'a> {
             probe,
             stats: BatchStats::default(),
             layout,
+            next: 0,
+            oldest_back: u32::MAX,
         }
     }
 
     #[inline]
     pub(super) fn is_late(&self, place: u8) -> bool {
         self.classes.get(usize::from(place)) == Some(&Class::Late)
+    }
+
+    /// Whether a row of the other side, by its tag, has outlived its time.
+    #[inline]
+    pub(super) fn is_dead(&self, tag: u32) -> bool {
+        back_of(tag, self.next) > self.oldest_back
     }
 
     #[inline]

@@ -138,8 +138,18 @@ impl State {
         if self.arenas.iter().map(Arena::bytes).sum::<usize>() > CACHED_BYTES {
             self.prefetch_runs(&scratch, &pass);
         }
-        let done = self.store_unknown(&scratch, &mut pass, visit).and_then(|()| {
-            self.probe(&mut scratch, &mut pass, visit);
+        let has_cold = !self.cold[pass.side.other().index()].segments.is_empty();
+        let found_cold = if has_cold { self.find_cold(&mut pass) } else { Ok(false) };
+        let done = found_cold.and_then(|found_cold| {
+            if found_cold {
+                return self.join_with_cold(&mut scratch, &mut pass, visit);
+            }
+            self.store_unknown(&scratch, &mut pass, visit)?;
+            if self.has_dead() {
+                self.probe::<V, true>(&mut scratch, &mut pass, visit);
+            } else {
+                self.probe::<V, false>(&mut scratch, &mut pass, visit);
+            }
             self.store_known(&scratch, &mut pass, visit)
         });
         self.rings[pass.side.index()].add_rows(pass.stats.stored);
@@ -239,18 +249,28 @@ impl State {
         Ok(())
     }
 
-    /// Probes the other side's runs and hands the partners over.
+    /// Probes the other side's runs and hands the partners over; with `AGED` some may be dead.
     #[inline(never)]
-    fn probe<V: Visit>(&mut self, scratch: &mut Scratch, pass: &mut Pass<'_>, visit: &mut V) {
+    fn probe<V: Visit, const AGED: bool>(
+        &mut self,
+        scratch: &mut Scratch,
+        pass: &mut Pass<'_>,
+        visit: &mut V,
+    ) {
+        let other = pass.side.other();
+        pass.next = self.sequences[other.index()];
+        pass.oldest_back = self.oldest_back(other);
         scratch.matched.fill(false);
         let mut next = 0;
         while next < scratch.known.len() {
             let (done, many) = self.collect(scratch, next, pass);
             next = done;
             let len = scratch.hits.len();
-            hand_over(scratch, 0..many.map_or(len, |many| many.mark.hit), pass, visit);
+            let few = 0..many.map_or(len, |many| many.mark.hit);
+            hand_over::<V, AGED>(scratch, few, pass, visit);
             if let Some(many) = many {
-                hand_over_many(scratch, many, scratch.known.get(next - 1), pass, visit);
+                let event = scratch.known.get(next - 1);
+                hand_over_many::<V, AGED>(scratch, many, event, pass, visit);
             }
             scratch.hits.clear();
         }
@@ -296,7 +316,7 @@ impl State {
 
 /// Hands some hits over and notes what matched.
 #[inline]
-fn hand_over<V: Visit>(
+fn hand_over<V: Visit, const AGED: bool>(
     scratch: &mut Scratch,
     range: Range<usize>,
     pass: &mut Pass<'_>,
@@ -304,6 +324,9 @@ fn hand_over<V: Visit>(
 ) {
     let mut tally = Tally::default();
     for (row, piece) in scratch.hits.iter(range) {
+        if AGED && pass.is_dead(piece.columns.stored(row as usize).tag()) {
+            continue;
+        }
         let own = visit.own(pass.index(piece.event));
         let is_match = tally.hand_over(piece.columns.stored(row as usize), own, visit);
         scratch.matched[usize::from(piece.event)] |= is_match;
@@ -313,7 +336,7 @@ fn hand_over<V: Visit>(
 
 /// Hands the hits of one event over.
 #[inline]
-fn hand_over_many<V: Visit>(
+fn hand_over_many<V: Visit, const AGED: bool>(
     scratch: &mut Scratch,
     Many { mark, by_run }: Many,
     event: u8,
@@ -324,19 +347,25 @@ fn hand_over_many<V: Visit>(
     let own = visit.own(pass.index(event));
     if by_run {
         for (columns, rows) in scratch.hits.by_run(mark) {
-            if V::ALL_MATCH && tally.match_all(columns, rows) {
+            if V::ALL_MATCH && !AGED && tally.match_all(columns, rows) {
                 any |= !rows.is_empty();
                 let whole = rows.iter().map(|&row| columns.whole_row(row as usize));
                 visit.all(own, whole.map(|(ts, row)| Partner { ts, row, matched: false }));
                 continue;
             }
             for &row in rows {
-                any |= tally.hand_over(columns.stored(row as usize), own, visit);
+                let stored = columns.stored(row as usize);
+                if !(AGED && pass.is_dead(stored.tag())) {
+                    any |= tally.hand_over(stored, own, visit);
+                }
             }
         }
     } else {
         for (row, piece) in scratch.hits.iter(mark.hit..scratch.hits.len()) {
-            any |= tally.hand_over(piece.columns.stored(row as usize), own, visit);
+            let stored = piece.columns.stored(row as usize);
+            if !(AGED && pass.is_dead(stored.tag())) {
+                any |= tally.hand_over(stored, own, visit);
+            }
         }
     }
     scratch.matched[usize::from(event)] |= any;
@@ -345,7 +374,7 @@ fn hand_over_many<V: Visit>(
 
 /// Counts the events that have a match.
 #[inline]
-fn count_matched(matched: &[bool; BATCH_EVENTS_MAX], pass: &mut Pass<'_>) {
+pub(super) fn count_matched(matched: &[bool; BATCH_EVENTS_MAX], pass: &mut Pass<'_>) {
     let all: u64 = matched.iter().map(|&matched| u64::from(matched)).sum();
     let classes = pass.classes.iter().zip(matched);
     let late = classes.filter(|&(&class, &matched)| matched && class == Class::Late).count() as u64;
@@ -355,7 +384,7 @@ fn count_matched(matched: &[bool; BATCH_EVENTS_MAX], pass: &mut Pass<'_>) {
 
 /// What became of partners.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     pairs: u64,
     first: u64,
     late_first: u64,
@@ -389,22 +418,33 @@ impl Tally {
     }
 
     #[inline(always)]
-    fn hand_over<V: Visit>(&mut self, stored: Stored, own: V::Own, visit: &mut V) -> bool {
+    pub(super) fn hand_over<V: Visit>(
+        &mut self,
+        stored: Stored,
+        own: V::Own,
+        visit: &mut V,
+    ) -> bool {
         let tag = stored.tag();
         let was_matched = tag & MATCHED != 0;
         let partner = Partner { ts: stored.ts(), row: stored.row(tag), matched: was_matched };
         let is_match = visit.partner(own, partner);
         stored.set_tag(tag | if is_match { MATCHED } else { 0 });
+        self.count(tag, was_matched, is_match);
+        is_match
+    }
+
+    /// Counts a partner by its tag, and by whether it was and is matched.
+    #[inline(always)]
+    pub(super) fn count(&mut self, tag: u32, was_matched: bool, is_match: bool) {
         let is_first = is_match & !was_matched;
         self.pairs += u64::from(is_match);
         self.first += u64::from(is_first);
         if tag & LATE != 0 {
             self.late_first += u64::from(is_first);
         }
-        is_match
     }
 
-    fn add_to(&self, stats: &mut BatchStats) {
+    pub(super) fn add_to(&self, stats: &mut BatchStats) {
         stats.pairs += self.pairs;
         stats.partners_matched += self.first - self.late_first;
         stats.late_partners_matched += self.late_first;

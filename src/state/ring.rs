@@ -7,10 +7,13 @@
 //! buckets are made wider by merging neighbours, which touches no row: a run only has to know that
 //! the buckets of its key come in descending order, and halving the numbers keeps them so.
 
+mod lives;
+
 use bumpalo::Bump;
 
 use super::arena::{Arena, CHUNK_NUMBERS, Chunk, Handle, UNIT_BYTES};
 use super::run::{Run, Word, run_bytes};
+use lives::Lives;
 
 /// Places of the direct-mapped ring.
 const RING_LEN: usize = 1024;
@@ -55,6 +58,7 @@ pub(crate) struct Bucket {
     absorbed_bumps: Vec<Bump>,
     /// Bytes of runs in all chunks but the last.
     full_bytes: usize,
+    lives: Lives,
 }
 
 /// The buckets of one side.
@@ -262,24 +266,30 @@ impl Ring {
 
     /// Calls `each` with every run of the oldest bucket that has not moved.
     pub(crate) fn each_run_of_oldest(&self, mut each: impl FnMut(Run)) {
-        let Some(bucket) = self.buckets.first() else { return };
-        for (number, chunk) in bucket.chunks.iter().enumerate() {
-            let (mut offset, used) = (0, bucket.used_of(number));
-            while offset < used {
-                // SAFETY: runs lie side by side from the start of a chunk to the end of what is
-                // used, and `offset` only moves from one to the next.
-                let run = unsafe { Run::at(chunk.start().add(offset)) };
-                offset += run_bytes(run.capacity_log2());
-                if !run.is_moved() {
-                    each(run);
-                }
-            }
+        if let Some(bucket) = self.buckets.first() {
+            bucket.each_run(&mut each);
         }
     }
 
-    /// Retires the oldest bucket; returns how many rows went.
-    pub(crate) fn retire_oldest(&mut self, arena: &mut Arena) -> u64 {
-        self.retire_first(self.buckets.len().min(1), arena)
+    /// Retires the oldest buckets, so many of them; returns how many rows went.
+    pub(crate) fn retire_oldest(&mut self, count: usize, arena: &mut Arena) -> u64 {
+        self.retire_first(self.buckets.len().min(count), arena)
+    }
+
+    /// The last time of the bucket behind so many older ones, and the bytes and rows that it takes.
+    pub(crate) fn size_of(&self, older: usize, arena: &Arena) -> Option<(i64, (usize, u64))> {
+        let bucket = self.buckets.get(older)?;
+        let chunks: usize = bucket.chunks.iter().map(Chunk::bytes).sum();
+        let bumps = bucket.bump.iter().chain(&bucket.absorbed_bumps);
+        let bytes = chunks + bumps.map(Bump::allocated_bytes).sum::<usize>();
+        Some((self.last_time_of(bucket.number), (bytes, bucket.rows(arena))))
+    }
+
+    /// The number of the bucket behind so many older ones, if there is one, and their rows.
+    pub(crate) fn first_after(&self, count: usize, arena: &Arena) -> (Option<i64>, u64) {
+        let older = self.buckets.iter().take(count);
+        let rows = older.map(|bucket| bucket.rows(arena)).sum();
+        (self.buckets.get(count).map(|bucket| bucket.number), rows)
     }
 
     /// Retires everything.
@@ -288,9 +298,10 @@ impl Ring {
     }
 
     fn retire_first(&mut self, count: usize, arena: &mut Arena) -> u64 {
-        let mut rows = 0;
+        let (mut rows, mut counted) = (0, 0);
         self.bucket_bytes_expected = 0;
         for mut bucket in self.buckets.drain(..count) {
+            counted += bucket.lives.counted;
             self.bucket_bytes_expected = self.bucket_bytes_expected.max(bucket.run_bytes());
             for chunk in bucket.chunks.drain(..) {
                 rows += arena.give_back(&chunk);
@@ -307,7 +318,7 @@ impl Ring {
             }
         }
         self.row_count -= rows;
-        rows
+        rows - counted
     }
 
     /// Makes buckets wider when there are so many that chunk numbers run short, or that the least
@@ -365,6 +376,7 @@ impl Bucket {
             bump: None,
             absorbed_bumps: Vec::new(),
             full_bytes: 0,
+            lives: Lives::default(),
         };
         bucket.fill(first);
         bucket
@@ -416,6 +428,7 @@ impl Bucket {
         self.chunks.extend(other.chunks);
         self.absorbed_bumps.extend(other.bump);
         self.absorbed_bumps.extend(other.absorbed_bumps);
+        self.lives.absorb(other.lives);
     }
 }
 

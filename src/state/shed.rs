@@ -2,6 +2,7 @@
 
 use super::State;
 use super::run::{MATCHED, Run};
+use super::ttl::back_of;
 use crate::event::Side;
 
 /// Rows that were given up.
@@ -27,20 +28,29 @@ impl State {
         };
         let (_, own, last, side) =
             Side::BOTH.into_iter().filter_map(oldest).min_by_key(|oldest| (oldest.0, oldest.1))?;
+        let (oldest_back, next) = (self.oldest_back(side), self.sequences[own]);
         let State { rings, arenas, expiries, .. } = self;
         let (ring, arena) = (&mut rings[own], &mut arenas[own]);
         let mut unmatched = 0;
-        ring.each_run_of_oldest(|run| unmatched += unmatched_in(run));
+        ring.each_run_of_oldest(|run| unmatched += unmatched_in(run, oldest_back, next));
         if let Some(expiry) = &mut expiries[own] {
             let oldest = ring.oldest();
             expiry.remove(last, |waiting| Some(arena.bucket_of(waiting.run)) == oldest);
             expiry.trim();
         }
-        let rows = ring.retire_oldest(arena);
+        let rows = ring.retire_oldest(1, arena);
         Some(Shed { side, rows, unmatched })
+    }
+
+    /// Gives memory back that is of no use once many rows are gone: to be called after
+    /// [`shed_oldest`](Self::shed_oldest) has shed enough.
+    pub fn end_shedding(&mut self) {
+        self.shrink_index();
     }
 }
 
-fn unmatched_in(run: Run) -> u64 {
-    (0..run.len()).filter(|&row| run.stored(row).tag() & MATCHED == 0).count() as u64
+/// Rows without a match, of those that are alive.
+fn unmatched_in(run: Run, oldest_back: u32, next: u32) -> u64 {
+    let tags = (0..run.len()).map(|row| run.stored(row).tag());
+    tags.filter(|&tag| tag & MATCHED == 0 && back_of(tag, next) <= oldest_back).count() as u64
 }

@@ -93,8 +93,18 @@ impl Keys {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Batch { right: bool, events: Vec<(usize, i64, u8)> },
-    Floors { left: i64, right: i64 },
+    Batch {
+        right: bool,
+        events: Vec<(usize, i64, u8)>,
+    },
+    Floors {
+        left: i64,
+        right: i64,
+    },
+    /// So many bytes go into files.
+    Spill {
+        bytes: usize,
+    },
 }
 
 fn steps(spread: i64, key_count: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -135,6 +145,14 @@ fn run_steps_on(
                     state.retire(side, floors[side.index()]);
                     model.rows[side.index()].retain(|row| row.1 >= floors[side.index()]);
                 }
+                continue;
+            }
+            Step::Spill { bytes } => {
+                let before = state.row_count() + state.cold_row_count();
+                let gone = state.spill(&std::env::temp_dir(), (bytes, 0), [0; 2], bytes).unwrap();
+                prop_assert_eq!(state.row_count() + state.cold_row_count(), before);
+                state.shrink_index();
+                prop_assert!(state.cold_row_count() >= gone.iter().sum::<u64>());
                 continue;
             }
             Step::Batch { right, events } => (right, events),
@@ -251,6 +269,43 @@ proptest! {
         let interval = Interval::closed(lo, lo + width).unwrap();
         let layout = layout(shift, expires);
         run_steps(steps, interval, layout)?;
+    }
+
+    #[test]
+    fn rows_in_files_are_found_as_if_they_were_in_memory(
+        steps in steps(300, 40),
+        spills in prop::collection::vec((0usize..40, 1usize..12_000), 1..12),
+        lo in -100i64..50, width in 0i64..150,
+        shift in 0u32..10,
+        ordered: [bool; 2],
+        simd in prop::sample::select(&Simd::ALL[..]),
+    ) {
+        let filter = Filter::new(simd).unwrap_or_else(Filter::detect);
+        let interval = Interval::closed(lo, lo + width).unwrap();
+        let mut state = State::new(Layout { filter, ..layout(shift, [false; 2]) });
+        for (ring, ordered) in state.rings.iter_mut().zip(ordered) {
+            ring.keep_arrival_order(ordered);
+        }
+        let mut steps = steps;
+        for (at, bytes) in spills {
+            steps.insert(at.min(steps.len()), Step::Spill { bytes });
+        }
+        run_steps_on(state, steps, interval)?;
+    }
+
+    #[test]
+    fn rows_of_a_key_with_a_directory_go_into_files(
+        steps in steps(400, 3),
+        spills in prop::collection::vec((0usize..40, 1usize..30_000), 1..6),
+        lo in -300i64..300, width in 0i64..100,
+        shift in 0u32..3,
+    ) {
+        let interval = Interval::closed(lo, lo + width).unwrap();
+        let mut steps = steps;
+        for (at, bytes) in spills {
+            steps.insert(at.min(steps.len()), Step::Spill { bytes });
+        }
+        run_steps(steps, interval, layout(shift, [false; 2]))?;
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod asof;
 mod bench;
+mod bounds;
 mod calibrate;
 mod choice;
 mod doctor;

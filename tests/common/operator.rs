@@ -4,6 +4,7 @@ use intervale::error::JoinError;
 use intervale::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side};
 use intervale::join::oracle::Output;
 use intervale::join::{AnyJoin, Counters, Emit, JoinSpec};
+use intervale::limits::Limits;
 use intervale::state::Simd;
 use intervale::time::{LatenessClock, SideClock, Timestamp};
 
@@ -32,8 +33,19 @@ impl OperatorSubject {
         shard_count: usize,
         simd: Simd,
     ) -> OperatorSubject {
+        OperatorSubject::under(limits(), spec, sources, shard_count, simd)
+    }
+
+    /// Under other limits than the tests' own, which each shard has for itself.
+    pub fn under(
+        limits: Limits,
+        spec: &JoinSpec,
+        sources: [usize; 2],
+        shard_count: usize,
+        simd: Simd,
+    ) -> OperatorSubject {
         let hasher = KeyHasher::new(spec.keys(), 42);
-        let shard = || AnyJoin::new(spec.clone(), hasher.clone(), limits(), Some(simd)).unwrap();
+        let shard = || AnyJoin::new(spec.clone(), hasher.clone(), limits, Some(simd)).unwrap();
         OperatorSubject {
             spec: spec.clone(),
             clocks: sources.map(SideClock::new),
@@ -189,6 +201,16 @@ impl Subject for OperatorSubject {
             }
         }
         self.apply_clocks(true)
+    }
+
+    fn tick(&mut self, ns: u64) -> Vec<Output> {
+        let mut out = Collected::default();
+        for shard in &mut self.shards {
+            if shard.tick(ns) {
+                while shard.work(self.work_budget, &mut out) {}
+            }
+        }
+        out.0
     }
 }
 

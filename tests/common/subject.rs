@@ -21,9 +21,23 @@ pub struct Arrival {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Step {
     Event(Arrival),
-    Watermark { side: Side, source: usize, ts: i64 },
-    Idle { side: Side, source: usize },
-    Finish { side: Side, source: usize },
+    Watermark {
+        side: Side,
+        source: usize,
+        ts: i64,
+    },
+    Idle {
+        side: Side,
+        source: usize,
+    },
+    Finish {
+        side: Side,
+        source: usize,
+    },
+    /// The time on the wall.
+    Tick {
+        ns: u64,
+    },
     End,
 }
 
@@ -43,6 +57,7 @@ impl fmt::Debug for Step {
             Step::Watermark { side, source, ts } => write!(f, "{}/{source} W={ts}", side.name()),
             Step::Idle { side, source } => write!(f, "{}/{source} idle", side.name()),
             Step::Finish { side, source } => write!(f, "{}/{source} finish", side.name()),
+            Step::Tick { ns } => write!(f, "tick {ns}"),
             Step::End => write!(f, "end"),
         }
     }
@@ -55,6 +70,11 @@ pub trait Subject {
     fn idle(&mut self, side: Side, source: usize) -> Vec<Output>;
     fn finish(&mut self, side: Side, source: usize) -> Vec<Output>;
     fn end(&mut self) -> Vec<Output>;
+
+    /// The time on the wall is `ns`; a subject that goes by a clock of its own is not told.
+    fn tick(&mut self, ns: u64) -> Vec<Output> {
+        panic!("the subject has a clock of its own, so it is not {ns} ns")
+    }
 
     /// Events with nothing between them; a subject may take those of one source together.
     fn events(&mut self, events: &[Arrival]) -> Result<Vec<Output>, JoinError> {
@@ -73,6 +93,7 @@ pub fn apply(subject: &mut dyn Subject, step: &Step) -> Result<Vec<Output>, Join
         Step::Watermark { side, source, ts } => subject.watermark(side, source, ts),
         Step::Idle { side, source } => subject.idle(side, source),
         Step::Finish { side, source } => subject.finish(side, source),
+        Step::Tick { ns } => subject.tick(ns),
         Step::End => subject.end(),
     })
 }
@@ -106,5 +127,9 @@ impl Subject for OracleSubject {
 
     fn end(&mut self) -> Vec<Output> {
         self.0.end()
+    }
+
+    fn tick(&mut self, ns: u64) -> Vec<Output> {
+        self.0.tick(ns)
     }
 }

@@ -313,11 +313,21 @@ pub(super) struct MachineArgs {
     /// [default: none]
     #[arg(long, value_name = "N")]
     pub(super) max_rows: Option<String>,
+    /// Buffered rows are given up this long after they came, by the clock, up to an eighth of it
+    /// later, although no watermark has passed their end: for inputs that fall silent. Rows without
+    /// a match come out then where --type says so [default: never]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(super) ttl: Option<String>,
     /// When a bound comes near: block stops reading what is ahead until rows are freed, shed gives
     /// the oldest rows up, whose pairs are then missing (they are counted, and come out as
-    /// unmatched neither), fail goes on and ends the run at the bound
+    /// unmatched neither), spill puts the oldest rows into files and looks there as well, which is
+    /// slower (--type inner and semi), fail goes on and ends the run at the bound
     #[arg(long, value_name = "POLICY", default_value = "block")]
     pub(super) on_full: OnFull,
+    /// Where --on-full spill puts rows: a folder on a disk with room; the files in it have no names
+    /// [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub(super) spill_dir: Option<PathBuf>,
 }
 
 choices! {
@@ -334,5 +344,5 @@ choices! {
     /// A form of the closing report.
     Stats { Text, Json, None }
     /// A policy for full state.
-    OnFull { Block, Shed, Fail }
+    OnFull { Block, Shed, Spill, Fail }
 }

@@ -1,19 +1,26 @@
 //! What bounds buffered state: `--max-state`, `--max-rows`, and what happens at the bound.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use crate::cli::Failure;
 use crate::cli::bench::count;
 use crate::cli::join::args::{MachineArgs, OnFull};
 use crate::cli::join::plan::option;
 use crate::cli::join::size::{memory_bytes, parse_size, show_size_down, show_size_up};
 use crate::cli::text::show_count;
-use crate::error::JoinError;
+use crate::error::{JoinError, SpecError};
+use crate::join::JoinSpecBuilder;
 use crate::limits::{Limits, Overflow};
+use crate::time::text::TimeSpan;
 
 /// The bounds of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     pub(super) limits: Limits,
     pub(super) on_full: OnFull,
+    pub(super) ttl: Option<Duration>,
+    pub(super) spill_dir: Option<PathBuf>,
 }
 
 impl Bounds {
@@ -36,9 +43,49 @@ impl Bounds {
         let overflow = match args.on_full {
             OnFull::Block | OnFull::Fail => Overflow::Refuse,
             OnFull::Shed => Overflow::Shed,
+            OnFull::Spill => Overflow::Spill,
         };
         let limits = Limits { state_bytes_max: Some(state_bytes_max), state_rows_max, overflow };
-        Ok(Bounds { limits, on_full: args.on_full })
+        let (ttl, spill_dir) = (ttl(args)?, spill_dir(args)?);
+        Ok(Bounds { limits, on_full: args.on_full, ttl, spill_dir })
+    }
+
+    /// What a spec has to know of them.
+    pub(super) fn add_to(&self, spec: JoinSpecBuilder) -> JoinSpecBuilder {
+        let spec = match self.ttl {
+            Some(ttl) => spec.ttl(ttl),
+            None => spec,
+        };
+        match &self.spill_dir {
+            Some(folder) => spec.spill_to(folder),
+            None => spec,
+        }
+    }
+
+    /// Says which of them does not go with the join, if that is what is wrong.
+    pub(super) fn explain_spec(&self, error: &SpecError) -> Option<Failure> {
+        let option = match error {
+            SpecError::Ttl => "--ttl",
+            SpecError::Overflow(_) => match self.on_full {
+                OnFull::Spill if self.ttl.is_some() => {
+                    return Some(Failure::usage(
+                        "--on-full spill: rows with a --ttl stay in memory; leave one of them out",
+                    ));
+                }
+                OnFull::Spill => {
+                    return Some(Failure::usage(
+                        "--on-full spill goes with --between, all matches and --type inner or \
+                         semi: others wait in memory; choose block, shed or fail",
+                    ));
+                }
+                _ => "--on-full shed",
+            },
+            _ => return None,
+        };
+        Some(Failure::usage(format!(
+            "{option} goes with --between and all matches, not with --match, --asof or --window; \
+             leave it out"
+        )))
     }
 
     /// The bound on bytes, given or not.
@@ -46,13 +93,17 @@ impl Bounds {
         self.limits.state_bytes_max.unwrap_or(u64::MAX)
     }
 
-    /// Says that state is full, if that is what went wrong.
+    /// Says that state is full, or could not go into files, if that is what went wrong.
     pub(super) fn explain(&self, error: &JoinError) -> Option<Failure> {
         let waiting = match self.on_full {
             OnFull::Fail => "inputs that run ahead could wait with --on-full block",
+            OnFull::Spill => "what memory keeps of the rows in files is most of it",
             OnFull::Shed => "nothing that could be given up is left",
             OnFull::Block => "the inputs that run ahead have waited, and waiting longer frees none",
         };
+        if let JoinError::Spill(error) = error {
+            return Some(Failure::failed(format!("{error} (--spill-dir)")));
+        }
         let (need, allowed, more) = match *error {
             JoinError::StateFull { bytes, bytes_max } => (
                 show_size_up(bytes),
@@ -71,4 +122,34 @@ impl Bounds {
              lower bound: try {more}), narrow --between, or lower --out-of-orderness"
         )))
     }
+}
+
+/// Where files go, which has to be a folder before the run begins.
+fn spill_dir(args: &MachineArgs) -> Result<Option<PathBuf>, Failure> {
+    match (&args.spill_dir, args.on_full) {
+        (Some(folder), OnFull::Spill) if !folder.is_dir() => Err(Failure::usage(format!(
+            "--spill-dir: {} is no folder; name one that is there",
+            folder.display()
+        ))),
+        (Some(_), OnFull::Block | OnFull::Shed | OnFull::Fail) => {
+            Err(Failure::usage("--spill-dir goes with --on-full spill; leave it out, or say so"))
+        }
+        (folder, _) => Ok(folder.clone()),
+    }
+}
+
+fn ttl(args: &MachineArgs) -> Result<Option<Duration>, Failure> {
+    let Some(text) = &args.ttl else { return Ok(None) };
+    let span: TimeSpan = option("--ttl", text.parse())?;
+    let ttl = option("--ttl", span.to_wall())?;
+    if ttl.is_zero() {
+        return Err(Failure::usage("--ttl: give more than 0, or leave it out for no such bound"));
+    }
+    if args.deterministic {
+        return Err(Failure::usage(
+            "--ttl goes by the clock on the wall, and --deterministic by the rows alone; leave one \
+             of them out",
+        ));
+    }
+    Ok(Some(ttl))
 }

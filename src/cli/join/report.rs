@@ -23,10 +23,14 @@ pub(super) struct SideRows {
     pub(super) null_key: u64,
     /// Of all of them, those further ahead than `--max-jump`.
     pub(super) jumped: u64,
+    /// Of those on time, the ones that outlived `--ttl`.
+    pub(super) timed_out: u64,
     /// Of those on time, the ones that were given up for want of room.
     pub(super) shed: u64,
     /// Of these, the ones that had no match by then.
     pub(super) shed_unmatched: u64,
+    /// Of those on time, the ones that were put into files.
+    pub(super) spilled: u64,
 }
 
 impl SideRows {
@@ -40,8 +44,10 @@ impl SideRows {
             bad,
             null_key: counts.null_key,
             jumped,
+            timed_out: counts.timed_out,
             shed: counts.shed,
             shed_unmatched: counts.shed_unmatched,
+            spilled: counts.spilled,
         }
     }
 
@@ -57,8 +63,10 @@ impl SideRows {
             ("bad", Some(self.bad)),
             ("null_key", Some(self.null_key)),
             ("jumped", Some(self.jumped)),
+            ("timed_out", Some(self.timed_out)),
             ("shed", Some(self.shed)),
             ("shed_unmatched", Some(self.shed_unmatched)),
+            ("spilled", Some(self.spilled)),
         ];
         for (name, count) in fields {
             put(&format!("{}_{name}", side.name()), json!(count));
@@ -225,6 +233,25 @@ impl Report {
         line
     }
 
+    /// What became of rows for want of room or time.
+    fn room_lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        let timed_out = self.buffered().map(|side| side.timed_out).sum();
+        if timed_out > 0 {
+            lines.push(("timed out", format!("{} rows after --ttl", show_count(timed_out))));
+        }
+        let spilled = self.buffered().map(|side| side.spilled).sum();
+        if spilled > 0 {
+            lines.push(("spilled", format!("{} rows to files", show_count(spilled))));
+        }
+        if self.rows_shed() > 0 {
+            let (shed, unmatched) = (self.rows_shed(), self.rows_shed_unmatched());
+            let without = format!("{} of them without a match", show_count(unmatched));
+            lines.push(("shed", format!("{} rows, {without}", show_count(shed))));
+        }
+        lines
+    }
+
     /// The report for people.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
@@ -273,10 +300,8 @@ impl Report {
         if jumped > 0 {
             line("jumped", format!("{} rows further ahead than --max-jump", show_count(jumped)));
         }
-        if self.rows_shed() > 0 {
-            let (shed, unmatched) = (self.rows_shed(), self.rows_shed_unmatched());
-            let without = format!("{} of them without a match", show_count(unmatched));
-            line("shed", format!("{} rows, {without}", show_count(shed)));
+        for (label, value) in self.room_lines() {
+            line(label, value);
         }
         if self.hot_keys_split > 0 {
             let (split, copied) = (show_count(self.hot_keys_split), show_count(self.rows_copied));
@@ -398,16 +423,20 @@ mod tests {
               "left_bad": 1,
               "left_null_key": 1,
               "left_jumped": 0,
+              "left_timed_out": 0,
               "left_shed": 0,
               "left_shed_unmatched": 0,
+              "left_spilled": 0,
               "right_matched": 3,
               "right_unmatched": 4,
               "right_late": 0,
               "right_bad": 0,
               "right_null_key": 0,
               "right_jumped": 0,
+              "right_timed_out": 0,
               "right_shed": 0,
               "right_shed_unmatched": 0,
+              "right_spilled": 0,
               "hot_keys_split": 0,
               "rows_copied": 0,
               "match_rate": 0.95,

@@ -132,17 +132,17 @@ pub(super) fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<
     let clock = if plan.machine.deterministic { LatenessClock::Own } else { LatenessClock::Merged };
     let spec = plan.matching.spec(unit)?.kind(plan.kind).keys(KeyKind::Bytes);
     let spec = plan.machine.layout.add_to(spec, unit.ticks_per_second() / 1_000);
+    let spec = plan.machine.bounds.add_to(spec);
     let spec = spec.lateness(Lateness { policy: plan.late, clock, allowed }).build(limits);
     spec.map_err(|error| match error {
         SpecError::ChunkBytes { bytes_max, .. } => Failure::usage(format!(
             "--chunk: every time bucket takes one, so within --max-state it can be {} at the most",
             show_size_down(bytes_max)
         )),
-        SpecError::Overflow => Failure::usage(
-            "--on-full shed goes with --between and all matches, not with --match, --asof or \
-             --window; choose block or fail",
-        ),
-        error => plan.matching.explain(&error, unit),
+        error => {
+            let bounds = plan.machine.bounds.explain_spec(&error);
+            bounds.unwrap_or_else(|| plan.matching.explain(&error, unit))
+        }
     })
 }
 

@@ -6,13 +6,14 @@ use std::path::Path;
 
 use crate::cli::Failure;
 use crate::cli::join::args::Args;
+use crate::cli::join::bounds::Bounds;
 use crate::cli::join::matching::{self, Matching};
 use crate::cli::join::open::Inputs;
 use crate::cli::join::plan::{Plan, SidePlan, Typed, key_columns};
 use crate::cli::join::then::{ThenKind, ThenStage};
 use crate::engine::{JoinedRow, Stream};
 use crate::event::{Key, KeyKind};
-use crate::join::{JoinKind, JoinSpec, MatchChoice};
+use crate::join::{JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice};
 use crate::limits::Limits;
 use crate::sink::Columns;
 use crate::source::fields::{delimited, json_text, json_values};
@@ -132,8 +133,29 @@ impl ThenPlan {
         lateness: Lateness,
         limits: &Limits,
     ) -> Result<JoinSpec, Failure> {
+        let spec = self.builder(unit, lateness)?;
+        spec.build(limits).map_err(|error| self.matching.explain(&error, unit))
+    }
+
+    /// The same within the bounds of a run.
+    ///
+    /// # Errors
+    /// As [`spec`](Self::spec), and for a bound that does not go with the stage.
+    pub(super) fn spec_within(
+        &self,
+        unit: TimeUnit,
+        lateness: Lateness,
+        bounds: &Bounds,
+    ) -> Result<JoinSpec, Failure> {
+        let spec = bounds.add_to(self.builder(unit, lateness)?);
+        spec.build(&bounds.limits).map_err(|error| {
+            bounds.explain_spec(&error).unwrap_or_else(|| self.matching.explain(&error, unit))
+        })
+    }
+
+    fn builder(&self, unit: TimeUnit, lateness: Lateness) -> Result<JoinSpecBuilder, Failure> {
         let spec = self.matching.spec(unit)?.kind(self.kind).keys(KeyKind::Bytes);
-        spec.lateness(lateness).build(limits).map_err(|error| self.matching.explain(&error, unit))
+        Ok(spec.lateness(lateness))
     }
 }
 

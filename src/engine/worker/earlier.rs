@@ -53,6 +53,14 @@ impl<J: Operator> EarlierStage<J> {
         Ok(moved)
     }
 
+    /// As [`Shard::steps_in_ns`].
+    pub(super) fn steps_in_ns(&self, clock: &MonotonicClock) -> Option<u64> {
+        match &self.state {
+            State::Running(shard) => shard.steps_in_ns(clock),
+            State::Ended(_) | State::Changing => None,
+        }
+    }
+
     fn step_shard(&mut self, clock: &MonotonicClock) -> Result<bool, Fault> {
         let shard = match &mut self.state {
             State::Running(shard) => shard,

@@ -1,0 +1,66 @@
+//! What goes with what in a spec, and with its limits.
+
+use super::JoinSpecBuilder;
+use crate::error::SpecError;
+use crate::event::Side;
+use crate::join::Asof;
+use crate::limits::{
+    Limits, Overflow, STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN, STATE_CHUNKS_WITHIN_BOUND,
+};
+use crate::time::IntervalError;
+
+/// Why rows stay where they are when state is full.
+pub(in crate::join) const NOT_PLAIN: &str =
+    "rows are given up or put into files in interval joins of all matches only";
+pub(in crate::join) const WAITS: &str =
+    "rows that may come out unmatched are not put into files: inner and semi joins only";
+pub(in crate::join) const LIVES: &str =
+    "rows with a time to live are not put into files; leave one of the two out";
+
+impl JoinSpecBuilder {
+    pub(super) fn check_overflow(&self, limits: &Limits, is_plain: bool) -> Result<(), SpecError> {
+        if limits.overflow != Overflow::Refuse && !is_plain {
+            return Err(SpecError::Overflow(NOT_PLAIN));
+        }
+        if limits.overflow == Overflow::Spill {
+            if Side::BOTH.iter().any(|&side| self.kind.emits_unmatched(side)) {
+                return Err(SpecError::Overflow(WAITS));
+            }
+            if self.ttl.is_some() {
+                return Err(SpecError::Overflow(LIVES));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_layout(&self, limits: &Limits) -> Result<(), SpecError> {
+        if let Some(ticks) = self.bucket_width.filter(|&ticks| ticks < 1) {
+            return Err(SpecError::BucketWidth(ticks));
+        }
+        let most = limits.state_bytes_max.map_or(STATE_CHUNK_BYTES_MAX, |bytes| {
+            // The smallest always goes.
+            let share = (bytes / STATE_CHUNKS_WITHIN_BOUND).max(STATE_CHUNK_BYTES_MIN);
+            // Sizes are rounded up to powers of two, and the largest such one is what fits.
+            (1 << share.ilog2()).min(STATE_CHUNK_BYTES_MAX)
+        });
+        match self.chunk_bytes {
+            Some(bytes) if !(STATE_CHUNK_BYTES_MIN..=most).contains(&bytes) => {
+                Err(SpecError::ChunkBytes { bytes, bytes_max: most })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_asof(&self, asof: Asof) -> Result<(), SpecError> {
+        match asof.tolerance() {
+            Some(ticks) if ticks < 0 => return Err(SpecError::NegativeTolerance(ticks)),
+            Some(0) if asof.is_apart() => return Err(IntervalError::Empty { lo: 0, hi: 0 }.into()),
+            _ => {}
+        }
+        // Semi and anti joins do not choose, so they would count a row at the same time.
+        if self.choice != asof.choice() || (asof.is_apart() && !self.kind.emits_pairs()) {
+            return Err(SpecError::AsofKind);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Bounds on buffered state beside blocking: `--ttl`, `--on-full spill`.
+
+use std::io::Write as _;
+
+use super::support::{Dir, Lines, number, sorted_rows};
+
+const T: i64 = 1_704_103_200_000;
+
+/// An order whose input falls silent gets its answer, and its payment comes too late.
+#[test]
+fn a_silent_input_gets_its_answer_after_the_time_to_live() {
+    let dir = Dir::new();
+    dir.write("right.csv", format!("k,ts,id\nother,{T},1\n"));
+    for cores in [1, 2] {
+        let mut child = dir.spawn(&format!(
+            "join --left - --left-format csv --right right.csv --on k --left-time ts \
+             --right-time ts --between 0..1h --type left --ttl 200ms --cores {cores} \
+             --stats json --stats-output report.json"
+        ));
+        let mut stdin = child.stdin.take().unwrap();
+        let lines = Lines::of(child.stdout.take().unwrap());
+        write!(stdin, "k,ts,id\na,{T},1\nb,{T},2\n").unwrap();
+        stdin.flush().unwrap();
+        assert_eq!(lines.next().as_deref(), Some("k,ts,id,k_right,ts_right,id_right"));
+        let mut rows = [lines.next().unwrap(), lines.next().unwrap()];
+        rows.sort();
+        assert_eq!(rows, [format!("a,{T},1,,,"), format!("b,{T},2,,,")]);
+        drop(stdin);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+        assert_eq!(number(&report, "left_timed_out"), 2, "{report}");
+        assert_eq!(number(&report, "left_unmatched"), 2, "{report}");
+    }
+}
+
+#[test]
+fn what_a_time_to_live_does_not_go_with_is_told() {
+    let dir = Dir::with_sample();
+    let sample = "join --left orders.csv --right payments.csv --on order_id --left-time ts \
+                  --right-time ts --between -5m..5m";
+    for (options, words) in [
+        ("--ttl 0", ["--ttl", "more than 0"]),
+        ("--ttl soon", ["--ttl", "soon"]),
+        ("--ttl 1h --deterministic", ["--ttl", "clock on the wall"]),
+        ("--ttl 1h --match first", ["--ttl", "all matches"]),
+    ] {
+        dir.run(&format!("{sample} {options}")).fails(2, &words);
+    }
+    dir.run(&format!("{sample} --ttl 1h")).ok();
+}
+
+/// Rows of many keys that all stay until the end of input, some of them long.
+fn files() -> Dir {
+    let dir = Dir::new();
+    for (name, step) in [("left", 7), ("right", 11)] {
+        let mut rows = "key,ts,text\n".to_owned();
+        for row in 0..30_000_i64 {
+            let text = if row % 5 == 0 { "a text of forty bytes which is not short" } else { "x" };
+            rows.push_str(&format!("k{},{},{text}{row}\n", row * step % 20_011, T + row * 10));
+        }
+        dir.write(&format!("{name}.csv"), rows);
+    }
+    dir
+}
+
+const JOIN: &str = "join --left left.csv --right right.csv --on key --left-time ts \
+                    --right-time ts --between -10m..10m --stats json --stats-output report.json";
+
+#[test]
+fn rows_in_files_give_the_same_result() {
+    let dir = files();
+    for kind in ["inner", "semi"] {
+        let free = sorted_rows(&dir.run(&format!("{JOIN} --type {kind}")).ok().out);
+        assert!(free.len() > 10_000, "{kind}: {}", free.len());
+        dir.run(&format!("{JOIN} --type {kind} --max-state 1MiB")).fails(1, &["--max-state"]);
+        for (cores, bound) in
+            [(1, "--max-state 1MiB"), (2, "--max-state 1MiB"), (8, "--max-rows 9e3")]
+        {
+            let spills = format!("{JOIN} --type {kind} --cores {cores} {bound} --on-full spill");
+            let rows = sorted_rows(&dir.run(&spills).ok().out);
+            assert!(rows == free, "{kind}, {cores} cores: {} rows", rows.len());
+            let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+            let count = |name| number(&report, name);
+            assert!(count("left_spilled") > 5_000 && count("right_spilled") > 5_000, "{report}");
+            assert!(bound.contains("rows") || count("state_bytes_peak") <= 1 << 20, "{report}");
+        }
+    }
+}
+
+#[test]
+fn folders_of_files_are_looked_at_and_left_empty() {
+    let dir = files();
+    std::fs::create_dir(dir.path("cold")).unwrap();
+    let spills = format!("{JOIN} --max-rows 5000 --on-full spill --spill-dir");
+    dir.run(&format!("{spills} cold")).ok();
+    assert_eq!(std::fs::read_dir(dir.path("cold")).unwrap().count(), 0, "nothing is left");
+    dir.run(&format!("{spills} none")).fails(2, &["--spill-dir", "none", "no folder"]);
+    dir.run(&format!("{JOIN} --spill-dir cold")).fails(2, &["--spill-dir", "--on-full spill"]);
+    for kind in ["left", "right", "full", "anti"] {
+        let words = ["--on-full spill", "inner or semi"];
+        dir.run(&format!("{JOIN} --type {kind} --on-full spill")).fails(2, &words);
+    }
+    let both = format!("{JOIN} --ttl 1h --on-full spill");
+    dir.run(&both).fails(2, &["--on-full spill", "--ttl"]);
+}
