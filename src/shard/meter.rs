@@ -34,7 +34,7 @@ pub struct ShardReport {
     pub rounds: u64,
     /// Time in steps that did something. The busy share is this over the time between two reports.
     pub busy_ns: u64,
-    /// The watermarks that were applied last, by [`Side::index`].
+    /// The watermarks that were applied last, by [`Side::index`](crate::event::Side::index).
     pub watermarks: [i64; 2],
     /// The last watermark of each side that was neither the start nor the end.
     pub watermarks_finite: [Option<i64>; 2],
