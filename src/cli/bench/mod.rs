@@ -60,6 +60,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let table = report::table(&rows);
     if args.output_format == Format::Text {
         out(&table)?;
+        if let Some(unchecked) = report::unchecked(&rows) {
+            Console::stderr().note(unchecked);
+        }
     }
     if let Some(plot) = args.plot.as_ref().filter(|_| !rows.is_empty()) {
         plot.open()?.write(&chart::chart(&rows), &table)?;

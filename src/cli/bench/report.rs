@@ -293,12 +293,15 @@ pub(super) fn table(rows: &[Row]) -> String {
         });
         columns.push(std::iter::once("verdict".to_owned()).chain(cells).collect());
     }
-    let mut text = lines(&columns, texts);
-    if rows.iter().any(|row| row.text("checked_against") == FIRST_RUN) {
-        text += "\npairs and checksums were compared between the runs of a row only: no outcome is \
-                 known of this size; --check compares with an offline join\n";
-    }
-    text
+    lines(&columns, texts)
+}
+
+/// What is to be said where pairs were compared with nothing but themselves.
+pub(super) fn unchecked(rows: &[Row]) -> Option<&'static str> {
+    rows.iter().any(|row| row.text("checked_against") == FIRST_RUN).then_some(
+        "pairs and checksums were compared between the runs only, as no outcome is known of this \
+         size; --check compares them with an offline join",
+    )
 }
 
 /// A verdict as people read it.
