@@ -147,7 +147,10 @@ fn what_does_nothing_is_said_and_what_comes_out_alone_is_shown() {
     let at = head.iter().position(|&name| name == "singles").expect("a column");
     assert!(row[at].parse::<u64>().unwrap() > 0, "{row:?}");
     let ran = dir.run(&format!("{bench} --peer naive --cores 1")).ok();
-    assert!(ran.err.is_empty() && !ran.out.contains("singles"), "{} {}", ran.err, ran.out);
+    assert!(!ran.err.contains("--cores") && !ran.out.contains("singles"), "{}{}", ran.err, ran.out);
+    assert!(ran.err.contains("--check compares them with an offline join"), "{}", ran.err);
+    let ran = dir.run(&format!("{bench} --check")).ok();
+    assert!(ran.err.is_empty(), "{}", ran.err);
 }
 
 #[test]

@@ -36,8 +36,9 @@ pub type RightKey<'a> = dyn Fn(usize) -> Option<Vec<u8>> + 'a;
 /// Joins the streams, given by the times of their rows, stage by stage: the first stage joins the
 /// first stream with the second, and so on. A row without its anchor or a key matches nothing. What
 /// comes out of a stage is what its kind, its choice or its windows say, by the definitions of
-/// [`Oracle`](crate::join::oracle::Oracle); of rows that are equal in time the one that comes first in its
-/// stream came first. A choice of one to one is not looked at, nor is the condition of a spec.
+/// [`Oracle`](crate::join::oracle::Oracle); of rows that are equal in time the one that comes first
+/// in its stream came first. A choice of one to one is not looked at, nor is the condition of a
+/// spec.
 ///
 /// ```
 /// use intervale::join::JoinSpec;
