@@ -35,8 +35,9 @@ const THIN_ROWS: u64 = 8;
 /// buckets stay wide.
 const THIN_FROM_ROWS: u64 = 256;
 const THIN_FROM_ROWS_NARROW: u64 = 16;
-/// A new bucket's first chunk is sized by its predecessor, within these.
+/// A new bucket's first chunk is sized by the fullest of so many before it, and is no smaller.
 const FIRST_CHUNK_BYTES_MIN: usize = 1 << 10;
+const BUCKETS_BEFORE: usize = 64;
 /// Emptied stores of long rows that are kept for the next bucket.
 const BUMPS_POOLED_MAX: usize = 4;
 
@@ -176,9 +177,10 @@ impl Ring {
         let place = match self.buckets.binary_search_by_key(&number, |bucket| bucket.number) {
             Ok(place) => place,
             Err(place) => {
-                let bytes = self
-                    .bucket_bytes_expected
-                    .max(place.checked_sub(1).map_or(0, |older| self.buckets[older].run_bytes()));
+                // Out of order, the newest ones all fill at once: a full one is further back.
+                let older = &self.buckets[place.saturating_sub(BUCKETS_BEFORE)..place];
+                let fullest = older.iter().map(Bucket::run_bytes).max().unwrap_or(0);
+                let bytes = self.bucket_bytes_expected.max(fullest);
                 // Most of it in one chunk, which is rounded up; the rest goes to further ones. No
                 // more than twice what all have on average: one crowded bucket is no rule.
                 let average = self.row_count as usize * run_bytes(0) / self.buckets.len().max(1);
