@@ -93,6 +93,14 @@ impl Hits {
         self.rows[range].iter().zip(owners).map(|(&row, &owner)| (row, pieces[owner as usize]))
     }
 
+    /// Asks for what stands beside the times of the hits in `range`.
+    #[inline]
+    pub(super) fn prefetch(&self, range: Range<usize>) {
+        for (row, piece) in self.iter(range) {
+            piece.columns.prefetch(row as usize);
+        }
+    }
+
     /// The hits since `mark`, run by run, unless they were merged.
     #[inline]
     pub(super) fn by_run(&self, mark: Mark) -> impl Iterator<Item = (Columns, &[u32])> {

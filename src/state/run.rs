@@ -283,6 +283,13 @@ impl Columns {
         }
     }
 
+    /// Asks for a row's word and tag.
+    #[inline]
+    pub(crate) fn prefetch(self, index: usize) {
+        prefetch(self.word.wrapping_add(index));
+        prefetch(self.tag.wrapping_add(index));
+    }
+
     /// A row that is eight bytes in place, as its tag says; `index` is under the run's length.
     #[inline]
     pub(crate) fn whole_row<'a>(self, index: usize) -> (i64, &'a [u8]) {
