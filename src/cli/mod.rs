@@ -18,6 +18,7 @@ mod r#gen;
 mod join;
 mod layout;
 mod load;
+mod machine;
 mod os;
 mod plot;
 mod profile;

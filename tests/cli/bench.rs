@@ -139,8 +139,8 @@ fn a_list_of_cpus_is_one_configuration_also_in_a_profile() {
 #[test]
 fn what_does_nothing_is_said_and_what_comes_out_alone_is_shown() {
     let dir = Dir::new();
-    let bench = "bench --workload w2 --events 8000 --repeat 1 --api join";
-    let ran = dir.run(&format!("{bench} --cores 2 --runtime threads --type semi")).ok();
+    let bench = "bench --workload w2 --events 8000 --api join";
+    let ran = dir.run(&format!("{bench} --repeat 1 --cores 2 --runtime threads --type semi")).ok();
     assert!(ran.err.contains("so --cores and --runtime (or"), "{}", ran.err);
     let mut lines = ran.out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
@@ -149,7 +149,7 @@ fn what_does_nothing_is_said_and_what_comes_out_alone_is_shown() {
     let ran = dir.run(&format!("{bench} --peer naive --cores 1")).ok();
     assert!(!ran.err.contains("--cores") && !ran.out.contains("singles"), "{}{}", ran.err, ran.out);
     assert!(ran.err.contains("--check compares them with an offline join"), "{}", ran.err);
-    let ran = dir.run(&format!("{bench} --check")).ok();
+    let ran = dir.run(&format!("{bench} --check --repeat 2")).ok();
     assert!(ran.err.is_empty(), "{}", ran.err);
 }
 
@@ -259,7 +259,17 @@ fn a_saved_run_is_compared_with_and_the_noise_is_said() {
     let text = dir.run(args).ok().out;
     assert!(text.contains("verdict") && text.contains("same ("), "{text}");
     let text = dir.run(&format!("{args} --batch 9")).ok().out;
-    assert!(text.trim_end().ends_with("  new"), "{text}");
+    assert!(text.trim_end().ends_with("  new (batch 9, saved 256)"), "{text}");
+    // For scripts: slower, or nothing to compare with.
+    let gate = format!("{args} --fail-if-slower");
+    dir.run(&gate).ok();
+    dir.run(&format!("{gate} --batch 9")).fails(1, &["no row could be compared", "1 new"]);
+    dir.run(&format!("{gate} --repeat 2")).fails(2, &["--fail-if-slower", "--repeat 3"]);
+    dir.run("bench --workload w2 --fail-if-slower").fails(2, &["--baseline"]);
+    save(&dir, [1e-3, 2e-3, 3e-3]);
+    let ran = dir.run(&gate).fails(1, &["1 of 1 rows slower than in saved.jsonl (w2 by join)"]);
+    assert!(ran.out.contains("slower ("), "the figures are there: {}", ran.out);
+    dir.run(args).ok();
     let wrong = dir.read("saved.jsonl").replace("\"pairs\":", "\"pairs\":1");
     dir.write("saved.jsonl", wrong);
     dir.run(args).fails(1, &["pairs of w2", "saved.jsonl"]);
@@ -270,11 +280,42 @@ fn a_saved_run_is_compared_with_and_the_noise_is_said() {
 }
 
 #[test]
+fn a_row_says_where_and_with_what_it_was_measured() {
+    let dir = Dir::new();
+    let row = rows(&dir, "--api join").remove(0);
+    assert!(row["machine_cpus"].as_u64() > Some(0), "{row}");
+    assert_eq!(row["version"], env!("CARGO_PKG_VERSION"));
+    for name in ["machine", "kernel", "commit"] {
+        assert!(row.get(name).is_some_and(|value| value.is_string() || value.is_null()), "{row}");
+    }
+    // That of another machine is compared with, and the verdict says so.
+    save(&dir, [1e-3, 1e3, 1e8]);
+    let other = dir.read("saved.jsonl").replace("\"machine_cpus\":", "\"machine_cpus\":10");
+    dir.write("saved.jsonl", other.replace("\"version\":\"", "\"version\":\"0."));
+    let args = "bench --workload w2 --events 8000 --api join --baseline saved.jsonl";
+    let text = dir.run(args).ok().out;
+    assert!(text.contains(" % noise; other machine; other version)"), "{text}");
+    let row = dir.run(&format!("{args} --output-format json")).ok().out;
+    assert!(row.contains("\"baseline_differs\":\"machine, version\""), "{row}");
+}
+
+#[test]
 fn median_and_spread_stand_beside_the_best() {
     let dir = Dir::new();
     let row = rows(&dir, "--api join").remove(0);
     assert_eq!(row["cpu_ns_per_event"], row["cpu_ns_per_event_median"], "of one repeat");
-    assert_eq!(row["cpu_spread_percent"], 0.0);
+    for name in ["spread_percent", "cpu_spread_percent"] {
+        assert_eq!(row[name], Value::Null, "one repeat has none");
+    }
+    let text = dir.run("bench --workload w2 --events 8000 --repeat 1 --api join").ok();
+    assert!(text.err.contains("one repeat: no spread"), "{}", text.err);
+    let cells = |line: usize| text.out.lines().nth(line).unwrap().replace("spread %", "spread");
+    let at = cells(0).split_whitespace().position(|name| name == "spread").unwrap();
+    // Of the headings before it, three have two words.
+    let before =
+        cells(0).split_whitespace().take(at).filter(|n| ["wall", "cpu"].contains(n)).count();
+    let cells = cells(1);
+    assert_eq!(cells.split_whitespace().nth(at - before), Some("-"), "{}", text.out);
     let args = "bench --workload w2 --events 8000 --repeat 5 --api join --output-format json";
     let row: Value = serde_json::from_str(&dir.run(args).ok().out).expect("JSON");
     for name in ["ns_per_event", "cpu_ns_per_event"] {
@@ -306,7 +347,26 @@ fn plots_show_what_was_swept() {
     assert_eq!(lefts.len(), 30, "{svg}");
     let gaps: Vec<f64> = lefts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (gap - gaps[0]).abs() < 0.2 && *gap > 15.0), "{gaps:?}");
-    assert_eq!(dir.names(), ["bars.html", "bars.svg", "swept.svg"]);
+    // Cores are whole, and lengths begin at 0.
+    rows(&dir, "--cores 1,2 --runtime threads --seed 7 --plot cores.svg");
+    let svg = dir.read("cores.svg");
+    let ticks = |anchor: &str| -> Vec<String> {
+        let is_tick = |line: &&str| line.contains(anchor) && line.starts_with("<text");
+        let text = |line: &str| line.split(['>', '<']).nth(2).unwrap().to_owned();
+        svg.lines().filter(is_tick).map(text).collect()
+    };
+    assert_eq!(ticks("text-anchor=\"middle\""), ["1", "2", "cores"], "{svg}");
+    assert!(ticks("text-anchor=\"end\"").contains(&"0".to_owned()), "{svg}");
+    // Who is sent a chart or a page can run it again.
+    rows(&dir, "--cores 1,2 --runtime threads --seed 7 --plot cores.html");
+    for text in [svg, dir.read("cores.html")] {
+        assert!(text.contains("seed 7; runtime threads; simd "), "{text}");
+        assert!(text.contains(&format!(">version {}, 2", env!("CARGO_PKG_VERSION"))), "{text}");
+        assert!(text.contains(">intervale bench --workload w2 --events 8000 --repeat 1"), "{text}");
+        assert!(text.contains(" CPUs to use, kernel "), "{text}");
+    }
+    let names = ["bars.html", "bars.svg", "cores.html", "cores.svg", "swept.svg"];
+    assert_eq!(dir.names(), names);
     dir.run("bench --workload w2 --events 8000 --plot no/where.svg").fails(1, &["no/where.svg"]);
 }
 

@@ -122,6 +122,7 @@ fn a_stopped_bench_shows_what_it_has_measured() {
         assert!(err.contains("stopped by Ctrl-C: ") && err.contains(" of 100 config"), "{err}");
         let plot = dir.read("plot.svg");
         assert!(plot.contains("<rect") && plot.ends_with("</svg>\n"), "{what}: {plot}");
+        assert!(plot.contains(">stopped by Ctrl-C: "), "the picture says so, too: {plot}");
         std::fs::remove_file(dir.path("plot.svg")).unwrap();
         String::from_utf8(output.stdout).unwrap()
     };

@@ -38,7 +38,7 @@ const IDENTITY: [&str; 20] = [
 ];
 
 /// Of fewer repeats nobody knows how far they would lie apart.
-const REPEATS_MIN: u64 = 3;
+pub(super) const REPEATS_MIN: u64 = 3;
 
 impl Baseline {
     /// Reads what `bench --output-format json` printed. Lines without a workload (a head that says
@@ -87,6 +87,8 @@ impl Baseline {
             for name in FIELDS {
                 row.set(name, Value::Null);
             }
+            row.set("baseline_differs", Value::Null);
+            row.set("baseline_nearest", json!(self.nearest(row)));
             row.set("verdict", json!("new"));
             return Ok(());
         };
@@ -117,9 +119,81 @@ impl Baseline {
         for (name, value) in FIELDS.into_iter().zip([median, change, noise, machine]) {
             row.set(name, figure(value));
         }
+        let others = others(row, saved);
+        row.set("baseline_differs", json!((!others.is_empty()).then(|| others.join(", "))));
+        row.set("baseline_nearest", Value::Null);
         row.set("verdict", json!(verdict));
         Ok(())
     }
+
+    /// In what the saved row that is most like this one differs from it.
+    fn nearest(&self, row: &Row) -> String {
+        let differing = |saved: &Row| -> Vec<String> {
+            let names = IDENTITY.iter().filter(|name| row.get(name) != saved.get(name));
+            let text = |row: &Row, name| match row.text(name) {
+                text if text.is_empty() => "none".to_owned(),
+                text => text,
+            };
+            names
+                .map(|name| format!("{name} {}, saved {}", text(row, name), text(saved, name)))
+                .collect()
+        };
+        let nearest = self.rows.iter().map(differing).min_by_key(Vec::len).unwrap_or_default();
+        match nearest.len() {
+            0..=NEAREST_MAX => nearest.join("; "),
+            more => {
+                format!("{}; {} more", nearest[..NEAREST_MAX].join("; "), more - NEAREST_MAX)
+            }
+        }
+    }
+
+    /// What scripts ask for: a failure if a row is slower, or if none could be compared.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] names the rows.
+    pub(super) fn gate(&self, rows: &[Row]) -> Result<(), Failure> {
+        let of = |verdict: &str| -> Vec<&Row> {
+            rows.iter().filter(|row| row.text("verdict") == verdict).collect()
+        };
+        let (slower, path) = (of("slower"), self.path.display());
+        if !slower.is_empty() {
+            let name = |row: &&Row| format!("{} by {}", row.text("workload"), row.text("api"));
+            return Err(Failure::failed(format!(
+                "--fail-if-slower: {} of {} rows slower than in {path} ({})",
+                slower.len(),
+                rows.len(),
+                slower.iter().map(name).collect::<Vec<_>>().join(", ")
+            )));
+        }
+        let (new, unknown) = (of("new").len(), of("unknown").len());
+        if new + unknown == rows.len() {
+            return Err(Failure::failed(format!(
+                "--fail-if-slower: no row could be compared with {path} ({new} new, {unknown} \
+                 unknown), so nobody knows; save a run of this configuration, of {REPEATS_MIN} \
+                 repeats, with this version"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Fields that say how the nearest row differs, of those that do.
+const NEAREST_MAX: usize = 3;
+
+/// What is not part of a configuration and makes another figure all the same, where both rows say
+/// it and do not say the same.
+fn others(row: &Row, saved: &Row) -> Vec<&'static str> {
+    let differ = |name: &str| {
+        let (now, before) = (row.get(name), saved.get(name));
+        now != before && !now.is_null() && !before.is_null()
+    };
+    let groups: [(&str, &[&str]); 3] = [
+        ("simd", &["simd"]),
+        ("machine", &["machine", "machine_cpus", "kernel"]),
+        ("version", &["version", "commit"]),
+    ];
+    let differing = groups.into_iter().filter(|(_, names)| names.iter().any(|name| differ(name)));
+    differing.map(|(group, _)| group).collect()
 }
 
 const FIELDS: [&str; 4] = [
@@ -301,6 +375,71 @@ mod tests {
         \"yardstick_wait\": 1.0";
 
     #[test]
+    fn what_makes_another_figure_is_named_and_the_nearest_row_as_well() {
+        let of = |fields: &str| {
+            row(&format!("{TIMED}{LOOKS}, \"simd\": \"avx2\", \"machine\": \"a\", {fields}"))
+        };
+        let judged = |saved: Vec<Row>| {
+            let mut now = of("\"kernel\": \"6.1\", \"version\": \"1\"");
+            Baseline { path: "saved".into(), rows: saved }.judge(&mut now).unwrap();
+            now
+        };
+        for (saved, differs) in [
+            ("\"kernel\": \"6.1\", \"version\": \"1\"", ""),
+            ("\"kernel\": \"6.2\", \"version\": \"1\"", "machine"),
+            ("\"kernel\": \"6.2\", \"version\": \"2\"", "machine, version"),
+            // Of a version that did not say so.
+            ("\"kernel\": null", ""),
+        ] {
+            let now = judged(vec![of(saved)]);
+            assert_eq!(
+                (now.text("verdict"), now.text("baseline_differs")),
+                ("same".into(), differs.into())
+            );
+        }
+        let mut scalar = of("\"kernel\": \"6.1\"");
+        scalar.set("simd", json!("scalar"));
+        assert_eq!(judged(vec![scalar.clone()]).text("baseline_differs"), "simd");
+        // The nearest is the one with fewest differences, not the first.
+        let mut far = scalar;
+        ["batch", "seed", "events", "api"].into_iter().for_each(|name| far.set(name, json!(1)));
+        let mut near = far.clone();
+        ["seed", "events", "api"].into_iter().for_each(|name| {
+            near.set(name, of("\"kernel\": null").get(name).clone());
+        });
+        let now = judged(vec![far.clone(), near]);
+        assert_eq!(now.text("baseline_nearest"), "batch 256, saved 1");
+        let now = judged(vec![far]);
+        let nearest = now.text("baseline_nearest");
+        assert_eq!(nearest, "events 4, saved 1; seed 42, saved 1; api join, saved 1; 1 more");
+        assert_eq!(now.text("baseline_differs"), "");
+    }
+
+    #[test]
+    fn scripts_are_told_by_a_failure() {
+        let baseline = Baseline { path: "saved".into(), rows: vec![row("")] };
+        let of = |verdicts: &[&str]| {
+            let row = |verdict: &&str| {
+                let mut row = row("");
+                row.set("verdict", json!(verdict));
+                row
+            };
+            baseline.gate(&verdicts.iter().map(row).collect::<Vec<_>>())
+        };
+        for good in [&["same"][..], &["faster", "busier"], &["busier"], &["new", "same"]] {
+            assert_eq!(of(good), Ok(()), "{good:?}");
+        }
+        for (bad, told) in [
+            (&["same", "slower"][..], "1 of 2 rows slower than in saved (w2 by join)"),
+            (&["new", "unknown"], "no row could be compared with saved (1 new, 1 unknown)"),
+        ] {
+            let failure = of(bad).unwrap_err();
+            assert_eq!(failure.exit_code(), 1);
+            assert!(failure.message().unwrap().contains(told), "{failure:?}");
+        }
+    }
+
+    #[test]
     fn a_row_is_compared_with_its_like_only() {
         let baseline = |saved| Baseline { path: "saved".into(), rows: vec![saved] };
         let timed = format!("{TIMED}{LOOKS}");
@@ -319,6 +458,7 @@ mod tests {
             baseline(row(&format!("{TIMED}{other}"))).judge(&mut now).unwrap();
             assert_eq!(now.text("verdict"), "new", "{other}");
         }
+        assert_eq!(now.text("baseline_nearest"), "match all, saved first");
         let failure = baseline(row(", \"singles\": 3")).judge(&mut row(", \"singles\": 2"));
         let failure = failure.unwrap_err();
         assert!(failure.message().unwrap().contains("singles of w2 by join"), "{failure:?}");

@@ -1,11 +1,12 @@
-//! The figures of a bench as a chart.
+//! The figures of a bench as a chart, alone or on a page.
 
 use serde_json::Value;
 
-use crate::cli::bench::report::{Row, SWEPT, varies};
-use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
+use crate::cli::bench::report::{Row, SWEPT, table, varies};
+use crate::cli::machine;
+use crate::cli::plot::{AxisText, Chart, Form, Page, Part, Point, Scale, Series};
 
-/// What can stand along the axis, if it was swept: the first that was.
+/// What can stand along the axis, if it was swept: the first that was. All but the skew are counts.
 const ACROSS: [(&str, &str); 7] = [
     ("cores", "cores"),
     ("batch", "events a batch"),
@@ -19,9 +20,42 @@ const ACROSS: [(&str, &str); 7] = [
 /// From here on an axis is logarithmic.
 const LOG_FROM: f64 = 20.0;
 
+/// The chart with what it is of below it, and the page that has the figures as well. `stopped` says
+/// what was not measured, if the bench was ended early.
+pub(super) fn plots(rows: &[Row], stopped: Option<&str>) -> (Chart, Page) {
+    let facts = facts(rows);
+    let mut parts: Vec<Part> =
+        stopped.map(|told| Part::Verdict(told.to_owned(), false)).into_iter().collect();
+    parts.extend([Part::Chart(Box::new(chart(rows))), Part::Text(table(rows))]);
+    parts.extend([Part::Heading("What was run".to_owned()), Part::List(facts.clone())]);
+    let mut alone = chart(rows);
+    alone.caption = stopped.map(str::to_owned).into_iter().chain(facts).collect();
+    let page = Page { title: alone.title.clone(), parts };
+    (alone, page)
+}
+
+/// What somebody else needs to run it again.
+fn facts(rows: &[Row]) -> Vec<String> {
+    let mut facts = machine::facts();
+    let values = |name: &str| {
+        let mut values: Vec<String> = Vec::new();
+        for value in rows.iter().map(|row| row.text(name)).filter(|value| !value.is_empty()) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values.join(", ")
+    };
+    let named = ["seed", "runtime", "simd", "repeat"].map(|name| (name, values(name)));
+    let named = named.into_iter().filter(|(_, value)| !value.is_empty());
+    facts.push(named.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join("; "));
+    facts.push(format!("pairs compared with: {}", values("checked_against")));
+    facts
+}
+
 /// CPU time an event over what was swept, a line for each of the rest; where nothing with numbers
 /// was, a bar a row.
-pub(super) fn chart(rows: &[Row]) -> Chart {
+fn chart(rows: &[Row]) -> Chart {
     let is_across =
         |name: &str| varies(rows, name) && rows.iter().all(|row| row.number(name).is_some());
     let across = ACROSS.into_iter().find(|(name, _)| is_across(name));
@@ -31,8 +65,8 @@ pub(super) fn chart(rows: &[Row]) -> Chart {
     };
     let show: fn(f64) -> String = match across {
         // Ticks are sums of steps that are not exact, such as 0.2.
-        Some(_) => |value| format!("{}", (value * 1e6).round() / 1e6),
-        None => |value| if value.fract() == 0.0 { value.to_string() } else { String::new() },
+        Some(("skew", _)) => |value| format!("{}", (value * 1e6).round() / 1e6),
+        _ => |value| if value.fract() == 0.0 { value.to_string() } else { String::new() },
     };
     let events = rows.first().map(|row| row.text("events")).unwrap_or_default();
     Chart {
@@ -40,7 +74,7 @@ pub(super) fn chart(rows: &[Row]) -> Chart {
         x: AxisText {
             label: across.map_or("configuration, by its number", |(_, label)| label).to_owned(),
             scale: match across {
-                Some(_) => scale(&series, |point| point.x),
+                Some((name, _)) => scale(&series, name),
                 // Numbers of rows are no quantity.
                 None => Scale::Linear,
             },
@@ -48,22 +82,25 @@ pub(super) fn chart(rows: &[Row]) -> Chart {
         },
         y: AxisText {
             label: "ns an event".to_owned(),
-            scale: match across {
-                Some(_) => scale(&series, |point| point.y),
-                None => Scale::FromZero,
-            },
-            show: |value| format!("{value:.0}"),
+            scale: Scale::FromZero,
+            // Of a few ns, ticks are parts of one.
+            show: |value| format!("{}", (value * 1e3).round() / 1e3),
         },
         series,
         bounds: Vec::new(),
         marks: Vec::new(),
+        caption: Vec::new(),
     }
 }
 
-fn scale(series: &[Series], value: fn(&Point) -> f64) -> Scale {
-    let values = series.iter().flat_map(|series| &series.points).map(value);
+fn scale(series: &[Series], across: &str) -> Scale {
+    let values = series.iter().flat_map(|series| &series.points).map(|point| point.x);
     let (low, high) = values.fold((f64::INFINITY, 0.0), |(l, h), v| (v.min(l), v.max(h)));
-    if low > 0.0 && high / low >= LOG_FROM { Scale::Log } else { Scale::Linear }
+    match across {
+        _ if low > 0.0 && high / low >= LOG_FROM => Scale::Log,
+        "skew" => Scale::Linear,
+        _ => Scale::Whole,
+    }
 }
 
 fn lines(rows: &[Row], across: &str) -> Vec<Series> {

@@ -15,11 +15,11 @@ pub(super) use values::{closed_ms, count, workload};
 use serde_json::Value;
 
 use crate::cli::console::check_stdout;
+use crate::cli::machine::Machine;
 use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
 use crate::workload::Yardstick;
-use crate::workload::bench::{BenchError, Watch};
+use crate::workload::bench::{BenchError, BenchRow, Watch};
 use args::Config;
-use baseline::Baseline;
 use report::Row;
 use values::Format;
 
@@ -30,7 +30,7 @@ use values::Format;
 /// SIGTERM, when what was measured until then has been printed.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let configs = args.configs()?;
-    let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
+    let baseline = args.baseline()?;
     if let Some(plot) = &args.plot {
         // What cannot be written is better known now than after an hour.
         drop(plot.open()?);
@@ -42,10 +42,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     os::catch_interrupts();
     let mut rows: Vec<Row> = Vec::new();
     let mut yardstick = Yardstick::new();
+    let machine = Machine::read();
     let mut done = 0;
     for config in &configs {
         let (measured, is_whole) = measure(config, configs.len(), &mut yardstick)?;
-        for mut row in measured {
+        for row in measured {
+            let mut row = Row::new(config, &row, &machine);
             if let Some(baseline) = &baseline {
                 baseline.judge(&mut row)?;
             }
@@ -57,19 +59,21 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         done += 1;
     }
-    let table = report::table(&rows);
     if args.output_format == Format::Text {
-        out(&table)?;
-        if let Some(unchecked) = report::unchecked(&rows) {
-            Console::stderr().note(unchecked);
-        }
+        out(&report::table(&rows))?;
+        let notes = [report::unchecked(&rows), report::without_spread(&rows)];
+        notes.into_iter().flatten().for_each(|note| Console::stderr().note(note));
     }
+    let stopped = os::interrupted().filter(|_| done < configs.len());
+    let stopped = stopped.map(|signal| stopped_by(signal, done, configs.len(), &rows));
     if let Some(plot) = args.plot.as_ref().filter(|_| !rows.is_empty()) {
-        plot.open()?.write(&chart::chart(&rows), &table)?;
+        let (chart, page) = chart::plots(&rows, stopped.as_ref().and_then(Failure::message));
+        plot.open()?.write_page(&chart, &page)?;
     }
-    match os::interrupted().filter(|_| done < configs.len()) {
-        Some(signal) => Err(stopped(signal, done, configs.len(), &rows)),
-        None => Ok(()),
+    match (stopped, &baseline) {
+        (Some(stopped), _) => Err(stopped),
+        (None, Some(baseline)) if args.fail_if_slower => baseline.gate(&rows),
+        (None, _) => Ok(()),
     }
 }
 
@@ -84,7 +88,7 @@ fn print(format: Format, row: &Row, is_first: bool) -> Result<(), Failure> {
 }
 
 /// What is told when not everything was measured.
-fn stopped(signal: StopSignal, done: usize, all: usize, rows: &[Row]) -> Failure {
+fn stopped_by(signal: StopSignal, done: usize, all: usize, rows: &[Row]) -> Failure {
     let by = signal.name();
     if rows.is_empty() {
         return Failure::Interrupted(signal, format!("stopped by {by}; nothing was measured"));
@@ -102,7 +106,7 @@ fn measure(
     config: &Config,
     config_count: usize,
     yardstick: &mut Yardstick,
-) -> Result<(Vec<Row>, bool), Failure> {
+) -> Result<(Vec<BenchRow>, bool), Failure> {
     let console = Console::stderr();
     let on_terminal = std::io::stderr().is_terminal();
     let name = config.plan.workload.name;
@@ -122,7 +126,7 @@ fn measure(
     let planned = config.plan.repeat.max(1);
     let is_whole =
         rows.len() == config.plan.subjects.len() && rows.iter().all(|row| row.repeat == planned);
-    Ok((rows.iter().map(|row| Row::new(config, row)).collect(), is_whole))
+    Ok((rows, is_whole))
 }
 
 fn failure(config: &Config, error: &BenchError) -> Failure {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::bench::Config;
 use crate::cli::layout::AUTO;
+use crate::cli::machine::{COMMIT, Machine};
 use crate::exchange::HotKeys;
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
@@ -15,10 +16,17 @@ use crate::workload::{KeyRule, Look, Workload};
 pub(super) struct Row(Map<String, Value>);
 
 impl Row {
-    pub(super) fn new(config: &Config, row: &BenchRow) -> Row {
+    pub(super) fn new(config: &Config, row: &BenchRow, machine: &Machine) -> Row {
         let mut fields = Row(Map::new());
         fields.configuration(config, row);
         fields.figures(&config.plan, row);
+        fields.extend([
+            ("machine", json!(machine.cpu)),
+            ("machine_cpus", json!(machine.cpus)),
+            ("kernel", json!(machine.kernel)),
+            ("version", json!(env!("CARGO_PKG_VERSION"))),
+            ("commit", json!(COMMIT)),
+        ]);
         fields
     }
 
@@ -70,8 +78,9 @@ impl Row {
     fn figures(&mut self, plan: &BenchPlan, row: &BenchRow) {
         let wall_s = row.ns_per_event.best * row.events as f64 / 1e9;
         let events_per_s = (row.events as f64 / wall_s).round();
-        self.extend(spread("ns_per_event", row.ns_per_event));
-        self.extend(spread("cpu_ns_per_event", row.cpu_ns_per_event));
+        let has_spread = row.repeat > 1;
+        self.extend(spread("ns_per_event", row.ns_per_event, has_spread));
+        self.extend(spread("cpu_ns_per_event", row.cpu_ns_per_event, has_spread));
         self.extend([
             ("finish_cpu_ns_per_event", hundredths(row.finish_cpu_ns_per_event)),
             ("events_per_s", json!(events_per_s)),
@@ -177,8 +186,8 @@ pub(in crate::cli) fn shape(workload: &Workload) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The best under the name itself, and how far the repeats lie apart.
-fn spread(name: &'static str, figure: Spread) -> [(&'static str, Value); 4] {
+/// The best under the name itself, and how far the repeats lie apart, where there are several.
+fn spread(name: &'static str, figure: Spread, has_spread: bool) -> [(&'static str, Value); 4] {
     let (median, worst, spread) = match name {
         "ns_per_event" => ("ns_per_event_median", "ns_per_event_max", "spread_percent"),
         _ => ("cpu_ns_per_event_median", "cpu_ns_per_event_max", "cpu_spread_percent"),
@@ -187,7 +196,7 @@ fn spread(name: &'static str, figure: Spread) -> [(&'static str, Value); 4] {
         (name, hundredths(figure.best)),
         (median, hundredths(figure.median)),
         (worst, hundredths(figure.worst)),
-        (spread, hundredths(figure.share() * 100.0)),
+        (spread, if has_spread { hundredths(figure.share() * 100.0) } else { Value::Null }),
     ]
 }
 
@@ -217,6 +226,7 @@ pub(super) const SWEPT: [(&str, &str); 16] = [
 
 /// Rows that came out alone: a column of its own where there are any.
 const SINGLES: &str = "singles";
+const SPREAD: &str = "cpu_spread_percent";
 
 /// A column of the table: heading, field, digits behind the point, and what a unit is of the field.
 type Column = (&'static str, &'static str, usize, f64);
@@ -228,7 +238,7 @@ const FIGURES: [Column; 17] = [
     ("wall ns", "ns_per_event", 1, 1.0),
     ("cpu ns", "cpu_ns_per_event", 1, 1.0),
     ("cpu median", "cpu_ns_per_event_median", 1, 1.0),
-    ("cpu spread %", "cpu_spread_percent", 1, 1.0),
+    ("cpu spread %", SPREAD, 1, 1.0),
     ("roofline", "roofline_ns", 1, 1.0),
     ("ratio", "ratio_to_roofline", 1, 1.0),
     ("rows peak", "state_rows_peak", 0, 1.0),
@@ -258,6 +268,8 @@ pub(super) fn table(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let has = |name: &str| match name {
         SINGLES => rows.iter().any(|row| row.number(SINGLES) > Some(0.0)),
+        // One repeat has none, which is worth a look.
+        SPREAD => true,
         _ => rows.iter().any(|row| !row.get(name).is_null()),
     };
     let mut columns: Vec<Vec<String>> = Vec::new();
@@ -286,11 +298,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         }
     }
     if !first.get("verdict").is_null() {
-        let cells = rows.iter().map(|row| match row.text("noise_percent") {
-            // Nothing to compare with.
-            noise if noise.is_empty() => verdict(row),
-            noise => format!("{} ({noise} % noise)", verdict(row)),
-        });
+        let cells = rows.iter().map(verdict);
         columns.push(std::iter::once("verdict".to_owned()).chain(cells).collect());
     }
     lines(&columns, texts)
@@ -304,14 +312,34 @@ pub(super) fn unchecked(rows: &[Row]) -> Option<&'static str> {
     )
 }
 
-/// A verdict as people read it.
+/// A verdict as people read it, with what makes it worth less.
 fn verdict(row: &Row) -> String {
-    match row.text("verdict") {
+    let verdict = match row.text("verdict") {
         none if ["busier", "quieter"].contains(&none.as_str()) => {
             format!("machine {none}: no verdict")
         }
         verdict => verdict,
+    };
+    let mut told = Vec::new();
+    let noise = row.text("noise_percent");
+    if !noise.is_empty() {
+        told.push(format!("{noise} % noise"));
     }
+    let differs = row.text("baseline_differs");
+    told.extend(differs.split(", ").filter(|name| !name.is_empty()).map(|n| format!("other {n}")));
+    // Nothing to compare with.
+    let nearest = row.text("baseline_nearest");
+    if !nearest.is_empty() {
+        told.push(nearest);
+    }
+    if told.is_empty() { verdict } else { format!("{verdict} ({})", told.join("; ")) }
+}
+
+/// What is to be said where there was one repeat.
+pub(super) fn without_spread(rows: &[Row]) -> Option<&'static str> {
+    rows.iter().any(|row| row.get("repeat") == 1).then_some(
+        "one repeat: no spread, so nobody knows how far the figures would lie apart; --repeat 3",
+    )
 }
 
 /// Lays columns side by side: the first `texts` to the left, the others to the right.

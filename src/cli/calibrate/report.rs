@@ -221,6 +221,7 @@ impl Suggestions {
             }],
             bounds: Vec::new(),
             marks,
+            caption: Vec::new(),
         }
     }
 }

@@ -7,10 +7,9 @@ use crate::cli::join::show_size;
 use crate::cli::load::report::{self, Row, latency_axis};
 use crate::cli::load::soak::in_use;
 use crate::cli::load::{Max, max_text};
-use crate::cli::os;
+use crate::cli::machine;
 use crate::cli::plot::{AxisText, Chart, Form, Page, Part, Point, Scale, Series};
 use crate::cli::text::show_count;
-use crate::runtime::Topology;
 use crate::workload::load::Sample;
 
 /// How the percentiles of a row are spread over the plot: up to one in this many.
@@ -100,6 +99,7 @@ fn tails(rows: &[Row]) -> Chart {
         series: chosen(rows).into_iter().map(line).collect(),
         bounds: Vec::new(),
         marks: Vec::new(),
+        caption: Vec::new(),
     }
 }
 
@@ -129,6 +129,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
             series: lines,
             bounds: Vec::new(),
             marks: vec![(row.run.due.as_secs_f64(), end.to_owned())],
+            caption: Vec::new(),
         }))
     };
     let lines = |named: &[(&str, Of<'_>)]| {
@@ -175,20 +176,7 @@ fn series(name: &str, samples: &[Sample], of: Of<'_>) -> Series {
 
 /// What somebody else needs to run it again.
 fn run_facts(rows: &[Row]) -> Vec<String> {
-    let topology = Topology::read();
-    let args = std::env::args_os().skip(1);
-    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let kernel = topology.kernel.map_or("unknown".to_owned(), |kernel| kernel.to_string());
-    let now = jiff::Timestamp::now();
-    let mut facts = vec![
-        format!("intervale {}", args.join(" ")),
-        format!("version {}, {}", env!("CARGO_PKG_VERSION"), now.strftime("%Y-%m-%d %H:%M UTC")),
-        format!(
-            "{}, {} CPUs to use, kernel {kernel}",
-            os::cpu_model().unwrap_or_else(|| "a processor that does not say its name".to_owned()),
-            topology.cpus_usable()
-        ),
-    ];
+    let mut facts = machine::facts();
     let mut notes: Vec<&String> = rows.iter().flat_map(|row| &row.run.notes).collect();
     notes.sort();
     notes.dedup();

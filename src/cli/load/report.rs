@@ -330,6 +330,7 @@ pub(super) fn chart(rows: &[Row], max: Option<Max>) -> Chart {
         series: all,
         bounds: Vec::new(),
         marks: Vec::new(),
+        caption: Vec::new(),
     };
     if let Some(Max { rate, slo_ns, .. }) = max {
         chart.bounds.push((slo_ns as f64, format!("bound on p99: {}", show_ns(slo_ns))));

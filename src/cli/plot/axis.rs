@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Scale {
     Linear,
+    /// Linear, for counts: ticks are whole numbers.
+    Whole,
     /// Linear, with 0 at the lower end: lengths can be compared.
     FromZero,
     /// The same, with ticks that are whole numbers of KiB, MiB and so on.
@@ -43,8 +45,8 @@ impl Axis {
             Scale::FromZero | Scale::Bytes => {
                 (low, high) = (low.min(0.0), high.max(low.min(0.0) + 1e-9) * 1.05)
             }
-            Scale::Linear if low == high => (low, high) = (low - 1.0, high + 1.0),
-            Scale::Linear => {}
+            Scale::Linear | Scale::Whole if low == high => (low, high) = (low - 1.0, high + 1.0),
+            Scale::Linear | Scale::Whole => {}
             // A little air at both ends.
             Scale::Log => (low, high) = (low / 1.25, high * 1.25),
         }
@@ -54,7 +56,7 @@ impl Axis {
     /// Where a value stands; values outside stand at the ends.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = match self.scale {
-            Scale::Linear | Scale::FromZero | Scale::Bytes => {
+            Scale::Linear | Scale::Whole | Scale::FromZero | Scale::Bytes => {
                 (value - self.low) / (self.high - self.low)
             }
             Scale::Log if value <= 0.0 => 0.0,
@@ -67,6 +69,7 @@ impl Axis {
     pub(super) fn ticks(&self) -> Vec<f64> {
         let ticks = match self.scale {
             Scale::Linear | Scale::FromZero => self.linear_ticks(1.0),
+            Scale::Whole => self.whole_ticks(),
             Scale::Bytes => {
                 let rough = (self.high - self.low) / TICKS_LINEAR;
                 let units = [4, 3, 2, 1].map(|power| 1024f64.powi(power));
@@ -89,6 +92,19 @@ impl Axis {
         (0..=(2.0 * TICKS_LINEAR) as u32).map(|n| (first + f64::from(n)) * step).collect()
     }
 
+    /// Ticks at whole numbers, however little there is between the ends.
+    fn whole_ticks(&self) -> Vec<f64> {
+        let ticks = match self.high - self.low < TICKS_LINEAR {
+            true => {
+                let first = self.low.ceil();
+                (0..=TICKS_LINEAR as u32).map(|n| first + f64::from(n)).collect()
+            }
+            // Steps of 1, 2, 5 and so on, but for sums that are not exact.
+            false => self.linear_ticks(1.0),
+        };
+        ticks.into_iter().map(f64::round).collect()
+    }
+
     fn log_ticks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let factors: &[f64] = match decades {
@@ -108,13 +124,27 @@ mod tests {
 
     #[test]
     fn values_stand_between_the_ends_in_order() {
-        for scale in [Scale::Linear, Scale::FromZero, Scale::Bytes, Scale::Log] {
+        for scale in [Scale::Linear, Scale::Whole, Scale::FromZero, Scale::Bytes, Scale::Log] {
             let axis = Axis::new(scale, [3.0, 7.0, 500.0].into_iter(), (100.0, 0.0));
             let places: Vec<f64> = [3.0, 7.0, 500.0].map(|value| axis.at(value)).to_vec();
             assert!(places.is_sorted_by(|a, b| a > b), "{places:?}");
             assert!(places.iter().all(|place| (0.0..=100.0).contains(place)), "{places:?}");
             let ticks = axis.ticks();
             assert!((3..15).contains(&ticks.len()) && ticks.is_sorted(), "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn counts_have_ticks_at_whole_numbers() {
+        for (values, expected) in [
+            ([1.0, 2.0], vec![1.0, 2.0]),
+            ([1.0, 4.0], vec![1.0, 2.0, 3.0, 4.0]),
+            ([1.0, 8.0], vec![2.0, 4.0, 6.0, 8.0]),
+            ([2.0, 2.0], vec![1.0, 2.0, 3.0]),
+            ([1.0, 64.0], vec![20.0, 40.0, 60.0]),
+        ] {
+            let axis = Axis::new(Scale::Whole, values.into_iter(), (0.0, 100.0));
+            assert_eq!(axis.ticks(), expected, "{values:?}");
         }
     }
 
@@ -131,7 +161,7 @@ mod tests {
     #[test]
     fn nothing_to_show_is_no_trouble() {
         for values in [vec![], vec![0.0], vec![f64::NAN, f64::INFINITY], vec![-1.0, -1.0]] {
-            for scale in [Scale::Linear, Scale::FromZero, Scale::Bytes, Scale::Log] {
+            for scale in [Scale::Linear, Scale::Whole, Scale::FromZero, Scale::Log] {
                 let axis = Axis::new(scale, values.iter().copied(), (0.0, 10.0));
                 assert!(axis.at(0.0).is_finite() && axis.ticks().len() < 30, "{values:?}");
             }

@@ -23,6 +23,8 @@ pub(super) struct Chart {
     pub(super) bounds: Vec<(f64, String)>,
     /// Upright lines: a value of `x` and its name.
     pub(super) marks: Vec<(f64, String)>,
+    /// What is said below it, where it stands alone: on a page, the page says it.
+    pub(super) caption: Vec<String>,
 }
 
 /// What an axis says.
@@ -68,6 +70,9 @@ const BOTTOM: f64 = 420.0;
 const LEGEND_LEFT: f64 = RIGHT + 26.0;
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_WIDTH: (f64, f64) = (124.0, 420.0);
+/// What is said below the chart: a line in so much, of letters so high.
+const CAPTION_LINE: f64 = 15.0;
+const CAPTION_SIZE: f64 = 11.0;
 /// From a name's swatch to the name.
 const SWATCH: f64 = 18.0;
 /// Told apart by people who see red and green alike, too.
@@ -98,7 +103,11 @@ impl Chart {
         let legend_width = names.fold(0.0, f64::max) + SWATCH + 8.0;
         let width = (LEGEND_LEFT + legend_width.clamp(least, most)).ceil();
         let legend_end = TOP + LEGEND_LINE * shown.len() as f64 + 10.0;
-        let height = legend_end.max(HEIGHT_MIN).ceil();
+        let chart_end = legend_end.max(HEIGHT_MIN).ceil();
+        let letters = words::letters((LEGEND_LEFT - LEFT, CAPTION_SIZE));
+        let caption: Vec<String> =
+            self.caption.iter().flat_map(|line| words::wrapped(line, letters)).collect();
+        let height = chart_end + CAPTION_LINE * caption.len() as f64;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -118,6 +127,10 @@ impl Chart {
             swatch(&mut svg, series.form, pen, at);
             let place = (LEGEND_LEFT + SWATCH, at);
             texts.add(place, Anchor::Start, legend_size, "", &series.name);
+        }
+        for (line, number) in caption.iter().zip(0..) {
+            let place = (LEFT, chart_end + CAPTION_LINE * f64::from(number));
+            texts.add(place, Anchor::Start, CAPTION_SIZE, "fill=\"#555\"", line);
         }
         svg.push_str(&texts.svg);
         svg.push_str("</svg>\n");
@@ -156,8 +169,11 @@ impl Chart {
         }
         for tick in x.ticks() {
             let at = x.at(tick);
-            rule(svg, (at, TOP), (at, BOTTOM), "stroke=\"#eee\"");
             let text = (self.x.show)(tick);
+            if text.is_empty() {
+                continue;
+            }
+            rule(svg, (at, TOP), (at, BOTTOM), "stroke=\"#eee\"");
             // The legend begins a little to the right.
             let most = LEGEND_LEFT - 6.0 - words::width(&text, 12.0) / 2.0;
             texts.add_if_free((at.min(most), BOTTOM + 18.0), Anchor::Middle, "", &text);

@@ -17,6 +17,7 @@ fn chart(form: Form) -> Chart {
         }],
         bounds: vec![(7.0, "bound".to_owned())],
         marks: vec![(1.5, "mark".to_owned())],
+        caption: Vec::new(),
     }
 }
 
@@ -123,6 +124,7 @@ fn many(form: Form, count: u32, name: &str, scales: [Scale; 2]) -> Chart {
         series: (1..=count).map(series).collect(),
         bounds: vec![(1.0, "bound on p99: 1 ms".to_owned()), (1e3, "at the top".to_owned())],
         marks: [1.0, 1.1, 1.2, 7.9, 8.0].map(|x| (x, format!("P99: {x}m59s.123"))).to_vec(),
+        caption: vec![name.to_owned(); count as usize % 4],
     }
 }
 
@@ -130,7 +132,7 @@ fn many(form: Form, count: u32, name: &str, scales: [Scale; 2]) -> Chart {
 fn words_stay_in_the_picture_and_off_each_other() {
     let long =
         "w3a keys 1000000 interval -5000ms..5000ms type left match one-to-one runtime glommio";
-    let scales = [Scale::Linear, Scale::FromZero, Scale::Log];
+    let scales = [Scale::Whole, Scale::FromZero, Scale::Log];
     for form in [Form::Line, Form::Bars, Form::Trace] {
         for count in [1, 2, 7, 20, 21, 90] {
             for name in ["w2", "p99.99 <&> of it", long] {
@@ -164,4 +166,17 @@ fn lines_with_one_colour_are_told_apart() {
     different.sort();
     different.dedup();
     assert_eq!((pens.len(), different.len()), (20, 20));
+}
+
+#[test]
+fn a_caption_is_below_the_chart_in_lines_that_fit() {
+    let mut said = chart(Form::Line);
+    let height = |svg: &str| -> f64 { attribute(svg, "height").unwrap().parse().unwrap() };
+    let without = height(&said.svg());
+    said.caption = vec!["word ".repeat(100), "seed 42".to_owned()];
+    let svg = said.svg();
+    // 100 words of 5 letters, 96 letters a line, and the other line.
+    assert_eq!(height(&svg), without + 15.0 * 7.0, "{svg}");
+    assert_eq!(svg.matches("word").count(), 100, "{svg}");
+    assert!(svg.contains(">seed 42<") && faults(&svg).is_empty(), "{svg}");
 }

@@ -16,6 +16,26 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER_WIDTH
 }
 
+/// How many letters of a size have room in a width.
+pub(super) fn letters((width, size): (f64, f64)) -> usize {
+    (width / (size * LETTER_WIDTH)) as usize
+}
+
+/// A text in lines of at most so many letters, broken at blanks where there are any.
+pub(super) fn wrapped(text: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Which part of a text is at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {

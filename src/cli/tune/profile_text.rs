@@ -1,23 +1,16 @@
 //! The profile that a search writes: each setting under what it brought.
 
-use crate::cli::os;
+use crate::cli::machine::{self, Machine};
 use crate::cli::tune::search::{Found, Tried, describe, show};
-use crate::runtime::Topology;
 
 /// The text, in the form that `--profile` reads.
 pub(super) fn text(what: &str, found: &Found) -> String {
-    let topology = Topology::read();
     let now = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
-    let kernel = topology.kernel.map_or("unknown".to_owned(), |kernel| kernel.to_string());
     let mut lines = vec![
-        format!("# Written by intervale tune {}, {now}.", env!("CARGO_PKG_VERSION")),
+        format!("# Written by intervale tune {}, {now}.", machine::version()),
         // What the user typed may have line ends in it.
         format!("# For: {}.", what.replace(['\n', '\r'], " ")),
-        format!(
-            "# On: {}, {} CPUs to use, kernel {kernel}.",
-            os::cpu_model().unwrap_or_else(|| "a processor without a name".to_owned()),
-            topology.cpus_usable()
-        ),
+        format!("# On: {}.", Machine::read().text()),
     ];
     match &found.together {
         None => lines.push("# Nothing that was tried was better than what stood.".to_owned()),

@@ -1,21 +1,22 @@
 //! What the user typed after `intervale bench`, and the configurations that it resolves to.
 
+mod subjects;
+
 use clap::ValueEnum;
 
 use crate::cli::Failure;
+use crate::cli::bench::baseline::{Baseline, REPEATS_MIN};
 use crate::cli::choices::{HotKeysChoice, Idle, Kind, Match, Runtime, SimdChoice};
 use crate::cli::join::{AsofChoice, WindowText};
 use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk, reserve};
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, event_rate, keys, skew};
 use crate::join::{JoinKind, MatchChoice};
-use crate::runtime::{CoreChoice, Topology};
-use crate::state::Simd;
 use crate::time::text::{TimeSpan, TimeUnit};
-use crate::workload::bench::{BenchPlan, Subject};
-use crate::workload::{CHAIN_MAX, Direction, EngineSetup, Form, LayoutHints, StepClock, Workload};
+use crate::workload::bench::BenchPlan;
+use crate::workload::{CHAIN_MAX, Direction, Form, LayoutHints, StepClock, Workload};
 
-use super::values::{
+use crate::cli::bench::values::{
     Api, Clock, ConditionChoice, CoresText, Format, IntervalsText, Peer, closed_ms, cores, count,
     intervals, workload,
 };
@@ -43,6 +44,9 @@ A comparison is of CPU times. A row is slower (or faster) if all its repeats are
 differ by more than the noise, which is the larger spread of both. Beside each repeat the machine
 itself is measured, by work that never changes, and saved as yardstick_*: where it became as much
 slower as the join did (\"machine %\" in the table), there is no verdict but that it is busier.
+A verdict says as well if instructions, machine or version are others than those of the saved run; a
+row that is not there says in what the nearest one differs. --fail-if-slower is for scripts: exit
+status 1 if a row is slower, or if none could be compared.
 
 Ctrl-C ends a bench after the run under way: what was measured until then is printed, drawn and
 saved, with fewer repeats in the last row. A second one ends it at once, without.";
@@ -186,23 +190,26 @@ pub struct Args {
     step_clock: Clock,
     /// Compares with the rows of a saved run (--output-format json), of 3 repeats at least
     #[arg(long, value_name = "FILE")]
-    pub(super) baseline: Option<std::path::PathBuf>,
+    baseline: Option<std::path::PathBuf>,
+    /// Exit status 1 if a row is slower than the saved one, or if no row could be compared
+    #[arg(long, requires = "baseline")]
+    pub(in crate::cli::bench) fail_if_slower: bool,
     /// CPU time an event over what is swept, as a chart (.svg) or a page with the figures (.html)
     #[arg(long, value_name = "FILE.svg|.html", value_parser = PlotFile::parse)]
-    pub(super) plot: Option<PlotFile>,
+    pub(in crate::cli::bench) plot: Option<PlotFile>,
     /// How figures are printed: a table, one JSON object a configuration, or CSV
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(super) output_format: Format,
+    pub(in crate::cli::bench) output_format: Format,
 }
 
 /// What to measure, and what it is called.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    pub(super) plan: BenchPlan,
+pub(in crate::cli::bench) struct Config {
+    pub(in crate::cli::bench) plan: BenchPlan,
     /// As the options have it.
-    pub(super) bucket_width: BucketWidth,
+    pub(in crate::cli::bench) bucket_width: BucketWidth,
     /// As the option has it: `all`, `nearest`, `asof-backward`, `tumble:5s`.
-    pub(super) form: String,
+    pub(in crate::cli::bench) form: String,
 }
 
 /// How a join runs, whatever its events.
@@ -222,12 +229,27 @@ fn swept<T: Copy>(values: &[T]) -> Vec<Option<T>> {
 }
 
 impl Args {
+    /// The saved run to compare with, if one is given.
+    ///
+    /// # Errors
+    /// [`Failure`] says what is wrong with the file, or with what is asked of it.
+    pub(in crate::cli::bench) fn baseline(&self) -> Result<Option<Baseline>, Failure> {
+        if self.fail_if_slower && u64::from(self.repeat) < REPEATS_MIN {
+            return Err(Failure::usage(format!(
+                "--fail-if-slower: of {} repeats nobody knows how far they lie apart; give \
+                 --repeat {REPEATS_MIN} or more",
+                self.repeat
+            )));
+        }
+        self.baseline.as_deref().map(Baseline::read).transpose()
+    }
+
     /// One for each combination of what is swept; those that differ in cores, runtime and
     /// instructions only are subjects of one plan, measured in turn.
     ///
     /// # Errors
     /// [`Failure::Usage`] names what does not go together.
-    pub(super) fn configs(&self) -> Result<Vec<Config>, Failure> {
+    pub(in crate::cli::bench) fn configs(&self) -> Result<Vec<Config>, Failure> {
         let events_per_side = self.events_per_side()?;
         let subjects = self.subjects()?;
         let mut configs = Vec::new();
@@ -371,79 +393,6 @@ impl Args {
         Ok(forms)
     }
 
-    fn core_choices(&self) -> Vec<CoreChoice> {
-        match self.cores.is_empty() {
-            true => vec![CoreChoice::All],
-            false => self.cores.iter().flat_map(|CoresText(cores)| cores).cloned().collect(),
-        }
-    }
-
-    /// Which options do nothing here, if there are any.
-    pub(super) fn unused(&self) -> Option<String> {
-        if self.api == Api::Engine {
-            return None;
-        }
-        let peer_takes_cores = !self.peer.is_empty();
-        let given = [
-            ("--cores", !self.cores.is_empty() && !peer_takes_cores),
-            ("--runtime", self.runtime != [Runtime::Auto]),
-            ("--idle", self.idle != Idle::Auto),
-        ];
-        let unused: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|o| o.0).collect();
-        (!unused.is_empty()).then(|| {
-            let names = unused.join(" and ");
-            let api = value_name(self.api);
-            format!("--api {api} has no engine, so {names} (or the profile's) changes nothing")
-        })
-    }
-
-    /// What is measured of each combination: the engine or the join, then peers.
-    fn subjects(&self) -> Result<Vec<Subject>, Failure> {
-        let simd = |choice: &SimdChoice| Ok(choice.resolve()?.unwrap_or_else(Simd::detect));
-        let levels = self.simd.iter().map(simd).collect::<Result<Vec<Simd>, Failure>>()?;
-        let cores = &self.core_choices();
-        let mut subjects = Vec::new();
-        match self.api {
-            Api::Engine => {
-                for cores in cores {
-                    core_count(cores)?;
-                    subjects.extend(self.engines(cores, &levels));
-                }
-            }
-            Api::Join => subjects.extend(levels.iter().map(|&simd| Subject::Join { simd })),
-            Api::None => {}
-        }
-        for Peer::Naive in &self.peer {
-            if self.api != Api::Engine && self.cores.is_empty() {
-                subjects.push(Subject::Naive { cores: 1 });
-                continue;
-            }
-            for cores in cores {
-                subjects.push(Subject::Naive { cores: core_count(cores)? });
-            }
-        }
-        if subjects.is_empty() {
-            return Err(Failure::usage("--api none measures nothing without --peer; name a peer"));
-        }
-        Ok(subjects)
-    }
-
-    /// The engines on so many cores.
-    fn engines(&self, cores: &CoreChoice, levels: &[Simd]) -> Vec<Subject> {
-        let mut subjects = Vec::new();
-        for &runtime in &self.runtime {
-            for &simd in levels {
-                for &hot_keys in &self.hot_keys {
-                    let (runtime, idle) = (runtime.into(), self.idle.into());
-                    let (cores, hot_keys) = (cores.clone(), hot_keys.into());
-                    let setup = EngineSetup { cores, runtime, idle, simd, hot_keys };
-                    subjects.push(Subject::Engine(setup));
-                }
-            }
-        }
-        subjects
-    }
-
     /// Refuses what could not be measured, before anything is.
     fn check_plan(&self, plan: &BenchPlan) -> Result<(), Failure> {
         let (kind, name) = (plan.kind, plan.workload.name);
@@ -470,13 +419,6 @@ impl Args {
         let spec = plan.form.spec(&plan.form.workload(plan.workload), kind);
         spec.map(drop).map_err(|error| Failure::usage(format!("{options}, {name}: {error}")))
     }
-}
-
-/// How many that is here.
-fn core_count(cores: &CoreChoice) -> Result<usize, Failure> {
-    let placement = cores.place(&Topology::read());
-    let placement = placement.map_err(|error| Failure::usage(format!("--cores: {error}")))?;
-    Ok(placement.cpus.len())
 }
 
 /// The name that an option's value has.
