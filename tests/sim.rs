@@ -8,7 +8,7 @@ use intervale::error::JoinError;
 use intervale::event::{Key, Side};
 use intervale::exchange::{HotKeys, Pace};
 use intervale::join::oracle::{Oracle, Output};
-use intervale::join::{JoinKind, JoinSpec, SinkError};
+use intervale::join::{JoinKind, JoinSpec, SinkError, Window};
 use intervale::limits::Limits;
 use intervale::runtime::sim::{Outcome, Rng, Scenario, Schedule, SimError, SimOp, SimSource, run};
 use intervale::shard::ShardError;
@@ -229,6 +229,32 @@ fn any_order_gives_what_the_oracle_gives() {
     println!("{count} seeds, {pairs} pairs, {late} late rows, {parked} batches parked");
     // Scenarios in which nothing happens would prove nothing.
     assert!(count < 100 || (pairs > 10 * count && late > count && parked > 10 * count));
+}
+
+/// Rows behind their own source's watermark get into the windows that it leaves open, however far
+/// other sources have come; their pairs have the same time.
+#[test]
+fn windows_are_the_same_in_any_order() {
+    let (mut pairs, mut late, mut count) = (0, 0, 0);
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let (mut scenario, schedule) = (scenario(&mut rng), schedule(&mut rng));
+        let size = 1 + rng.below(20) as i64;
+        let window = match rng.below(3) {
+            0 => Window::tumbling(size).starting_at(rng.below(9) as i64 - 4),
+            1 => Window::hopping(size, 1 + rng.below(size as u64) as i64),
+            _ => Window::session(1 + rng.below(9) as i64),
+        };
+        let lateness = Lateness { clock: LatenessClock::Own, ..scenario.spec.lateness() };
+        let builder = JoinSpec::window(window).kind(scenario.spec.kind()).lateness(lateness);
+        scenario.spec = builder.build(&Limits::UNBOUNDED).expect("a valid spec");
+        let outcome = check_under(seed, &scenario, &schedule);
+        count += 1;
+        pairs += outcome.counters.pairs;
+        late += Side::BOTH.map(|side| outcome.counters.side(side).late).iter().sum::<u64>();
+    }
+    println!("{count} seeds, {pairs} pairs, {late} late rows");
+    assert!(count < 100 || (pairs > 10 * count && late > count / 2));
 }
 
 /// Keys are split and put together again all the time, at moments drawn by lot.

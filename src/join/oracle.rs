@@ -48,10 +48,15 @@
 //! `0..tolerance`, nearest the nearest of both; a strict one leaves the left row's own time out.
 //!
 //! **A window join** ([`Window`](crate::join::Window)) puts a row into each of its windows that is
-//! still open. A row is late when the last of them (in a session join the one that it would have
-//! alone) has its end at or before `W - allowed`, `W` as in 2. At the first merged watermark `W`
+//! still open: whose end is after `W - allowed`, `W` as in 2 (and after what the merged watermark
+//! says in its place). A row is late when none of them is by the `W` of 2, in a session join the
+//! one that it would have alone. To a session a row before `W - allowed` belongs as if it stood
+//! there: sessions that ended by then are over for it, whatever other sources have promised.
+//! At the first merged watermark `W`
 //! with `W >= end` the window's pairs come out, by arrival of the left row, then of the right one;
-//! a row that still gets into the window afterwards gives its pairs at once. At
+//! a row that still gets into the window afterwards gives its pairs at once. A session under
+//! `LatenessClock::Own` gives its pairs at `W >= end + allowed`, as its end, which is their time,
+//! would depend on how far other sources have come. At
 //! `W >= end + allowed` its rows without a pair come out by arrival, where their side does, and the
 //! window is no more.
 //! What one watermark makes come out: by those watermarks, pairs first; then by the arrival of the

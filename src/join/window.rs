@@ -113,6 +113,17 @@ impl Window {
         })
     }
 
+    /// Those of [`spans`](Self::spans) that are not over at `over`. A session is as if the event
+    /// had come at that time, if it is before it: what ended by then, it is no part of.
+    pub(super) fn open_spans(self, ts: i64, over: i64) -> impl Iterator<Item = Span> {
+        let over = i128::from(over);
+        let cut = move |span: Span| match self {
+            Window::Session { .. } => Span { start: span.start.max(over), end: span.end },
+            Window::Hopping { .. } => span,
+        };
+        self.spans(ts).filter(move |span| span.end > over).map(cut)
+    }
+
     /// The end of the last window of an event at `ts`.
     pub(super) fn last_end(self, ts: i64) -> i128 {
         match self {

@@ -42,8 +42,8 @@ pub struct WindowJoin {
     keys: HashMap<OwnedKey, Vec<(i128, u64)>>,
     windows: HashMap<u64, Live>,
     turns: BinaryHeap<Reverse<Turn>>,
-    /// In a session join, how many windows start when.
-    starts: BTreeMap<i128, usize>,
+    /// In a session join, how many windows have their first event when.
+    starts: BTreeMap<i64, usize>,
     next_window: u64,
     next_group: u64,
     /// Bytes of row numbers in windows.
@@ -58,6 +58,8 @@ pub struct WindowJoin {
 /// An open window of one key.
 struct Live {
     span: Span,
+    /// The time of its first event, which may be before the span: see [`Window::open_spans`].
+    since: i64,
     /// Of its first row.
     arrival: u64,
     key: u64,
@@ -138,9 +140,9 @@ impl WindowJoin {
             return Ok(());
         }
         for index in 0..batch.len() {
-            if !self.is_late(batch, index, out)? {
+            if let Some(over) = self.judge(batch, index, out)? {
                 self.counters.sides[side.index()].on_time += 1;
-                self.take(batch, index, out)?;
+                self.take(batch, index, over, out)?;
             }
         }
         Ok(())
@@ -187,7 +189,7 @@ impl WindowJoin {
         let lone = i128::from(watermark)
             - i128::from(self.spec.lateness().allowed)
             - i128::from(self.window.span());
-        let first = self.starts.first_key_value().map_or(lone, |(&start, _)| start);
+        let first = self.starts.first_key_value().map_or(lone, |(&since, _)| i128::from(since));
         lone.min(first).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
@@ -236,13 +238,14 @@ impl WindowJoin {
         self.watermarks[0].min(self.watermarks[1])
     }
 
-    /// Judges an event, and does what the policy says if all of its windows are over.
-    fn is_late<E: Emit>(
+    /// Judges an event, and does what the policy says if all of its windows are over; else returns
+    /// the time that their ends have to be after.
+    fn judge<E: Emit>(
         &mut self,
         batch: &EventBatch,
         index: usize,
         out: &mut E,
-    ) -> Result<bool, JoinError> {
+    ) -> Result<Option<i64>, JoinError> {
         let (side, ts) = (batch.side(), batch.timestamps()[index]);
         let lateness = self.spec.lateness();
         let on_time_from = match (batch.kind, lateness.clock) {
@@ -251,10 +254,11 @@ impl WindowJoin {
                 ts.saturating_add(batch.lags().get(index).copied().unwrap_or(0))
             }
             (_, LatenessClock::Merged) => lateness.threshold(self.watermark()),
-            (_, LatenessClock::Own) => return Ok(false),
+            // It is no further back than what its source has promised.
+            (_, LatenessClock::Own) => ts,
         };
         if self.window.last_end(ts) > i128::from(on_time_from) {
-            return Ok(false);
+            return Ok(Some(on_time_from));
         }
         self.counters.sides[side.index()].late += 1;
         let lag = on_time_from.saturating_sub(ts);
@@ -266,20 +270,21 @@ impl WindowJoin {
             }
             LatePolicy::Drop | LatePolicy::Join => {}
         }
-        Ok(true)
+        Ok(None)
     }
 
-    /// Puts an event into its windows.
+    /// Puts an event into its windows that are not over at `over`, nor by the merged watermark.
     fn take<E: Emit>(
         &mut self,
         batch: &EventBatch,
         index: usize,
+        over: i64,
         out: &mut E,
     ) -> Result<(), JoinError> {
         let (side, ts) = (batch.side(), batch.timestamps()[index]);
-        let (watermark, allowed) = (self.watermark(), self.spec.lateness().allowed);
-        let is_open = |span: &Span| !is_past(watermark, span.end + i128::from(allowed) - 1);
-        let window_count = self.window.spans(ts).filter(is_open).count();
+        let watermark = self.watermark();
+        let over = over.max(self.spec.lateness().threshold(watermark));
+        let window_count = self.window.open_spans(ts, over).count();
         if window_count == 0 {
             // On time by its own source's clock, while all others have gone on.
             self.emit_unmatched(side, batch, index, out);
@@ -292,13 +297,14 @@ impl WindowJoin {
             return Err(JoinError::Exhausted { bytes });
         };
         self.counters.sides[side.index()].stored += 1;
-        let arrived = Arrived { side, key, row };
-        for span in self.window.spans(ts).filter(is_open) {
+        let arrived = Arrived { side, ts, key, row };
+        let fires_after = self.fires_after();
+        for span in self.window.open_spans(ts, over) {
             let window = match self.window {
                 Window::Session { .. } => self.join_session(span, arrived),
                 Window::Hopping { .. } => self.join_window(span, arrived),
             };
-            let is_due = |live: &Live| is_past(watermark, live.span.end - 1);
+            let is_due = |live: &Live| is_past(watermark, live.span.end + fires_after - 1);
             if self.windows.get(&window).is_some_and(is_due) {
                 self.fire_for(window, side, out);
             }
@@ -308,8 +314,8 @@ impl WindowJoin {
 
     fn take_turn<E: Emit>(&mut self, turn: Turn, out: &mut E) {
         let Some(live) = self.windows.get(&turn.window) else { return };
-        let allowed = if turn.closes { i128::from(self.spec.lateness().allowed) } else { 0 };
-        let is_stale = (live.span.end + allowed - 1, live.span.start, live.arrival)
+        let after = if turn.closes { self.closes_after() } else { self.fires_after() };
+        let is_stale = (live.span.end + after - 1, live.span.start, live.arrival)
             != (turn.at, turn.start, turn.arrival);
         if is_stale {
             return;
@@ -320,6 +326,21 @@ impl WindowJoin {
         if turn.closes {
             self.close(turn.window, out);
         }
+    }
+
+    /// Ticks between a window's end and the watermark at which its pairs come out.
+    fn fires_after(&self) -> i128 {
+        match (self.window, self.spec.lateness().clock) {
+            // Until then it may grow, and its pairs would have the one time or the other by how
+            // far other sources are.
+            (Window::Session { .. }, LatenessClock::Own) => self.closes_after(),
+            _ => 0,
+        }
+    }
+
+    /// The same for its rows without a pair.
+    fn closes_after(&self) -> i128 {
+        i128::from(self.spec.lateness().allowed)
     }
 
     /// Emits the pairs of the row that came last into a window that is due.

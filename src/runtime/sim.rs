@@ -14,7 +14,7 @@ use crate::exchange::{
     SplitReport, Splitter, Watermarks, link,
 };
 use crate::join::oracle::Output;
-use crate::join::{Counters, Emit, IntervalJoin, JoinSpec, Sink, SinkError};
+use crate::join::{AnyJoin, Counters, Emit, JoinSpec, Sink, SinkError};
 use crate::limits::Limits;
 use crate::shard::{Progress, Shard, ShardError, ShardHandle};
 use crate::time::{ManualClock, Timestamp};
@@ -209,7 +209,7 @@ struct SimFeed {
 }
 
 struct ShardActor {
-    shard: Shard<Collector>,
+    shard: Shard<Collector, AnyJoin>,
     handle: ShardHandle,
     stalled_until: u64,
     is_done: bool,
@@ -223,8 +223,9 @@ impl<'a> Sim<'a> {
         let pacer = Pacer::new(&table, &bells, schedule.pace);
         let mut shards = Vec::new();
         for number in 0..schedule.shard_count {
-            let join = IntervalJoin::new(scenario.spec.clone(), hasher.clone(), Limits::UNBOUNDED)
-                .map_err(SimError::Spec)?;
+            let (spec, hasher) = (scenario.spec.clone(), hasher.clone());
+            let join =
+                AnyJoin::new(spec, hasher, Limits::UNBOUNDED, None).map_err(SimError::Spec)?;
             let sink = Collector { outputs: Vec::new(), fails_at: schedule.sink_fails_at };
             let (shard, handle) = Shard::new(join, sink, Vec::new(), &table, Doorbell::silent());
             let shard = shard.paced_by(pacer.clone(), number);
@@ -437,7 +438,10 @@ fn id_of(event: Event<'_>) -> u64 {
 
 impl Emit for Collector {
     fn pair(&mut self, left: Event<'_>, right: Event<'_>) {
-        let ts = left.ts.max(right.ts);
+        self.pair_at(left, right, left.ts.max(right.ts));
+    }
+
+    fn pair_at(&mut self, left: Event<'_>, right: Event<'_>, ts: i64) {
         self.outputs.push(Output::Pair { left: id_of(left), right: id_of(right), ts });
     }
 

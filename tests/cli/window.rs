@@ -72,6 +72,36 @@ fn a_row_is_late_when_all_its_windows_are_over() {
     assert!(late.lines().count() == 2 && late.contains("l2"), "{late}");
 }
 
+/// Half of the rows are behind their watermark, and how far the other side has come differs from
+/// run to run.
+#[test]
+fn rows_behind_their_watermark_are_the_same_in_every_run() {
+    let dir = Dir::new();
+    let mut seed = 5u64;
+    let mut below = |count: u64| {
+        // A linear congruential generator; its upper bits are good enough.
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % count
+    };
+    for side in ["l", "r"] {
+        let row = |n: u64| format!("{},{},{side}{n}\n", below(40), 1_000 + n * 3 + below(121));
+        let rows: String = (0..3_000).map(row).collect();
+        dir.write(&format!("{side}.csv"), format!("k,t,id\n{rows}"));
+    }
+    let join = JOIN.replace("--out-of-orderness 1s", "--out-of-orderness 20ms --deterministic");
+    for window in ["hop:100ms,20ms", "session:25ms", "tumble:70ms"] {
+        for lateness in ["", "--allowed-lateness 30ms"] {
+            let mut runs = std::collections::BTreeSet::new();
+            for run in 0..6 {
+                let cores = 1 + run % 2;
+                let form = format!("--window {window} {lateness} --type full --cores {cores}");
+                runs.insert(dir.join(&format!("{join} {form}")).0);
+            }
+            assert_eq!(runs.len(), 1, "{window} {lateness}");
+        }
+    }
+}
+
 #[test]
 fn wrong_use_names_the_option() {
     let dir = dir();

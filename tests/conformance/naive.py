@@ -41,6 +41,10 @@ class Naive:
     def merged(self):
         return min(self.promised.values())
 
+    def judge(self, side):
+        """The watermark that says what is late."""
+        return self.promised[side] if self.own else self.merged()
+
     def emit(self, **output):
         self.out.append(output)
 
@@ -69,8 +73,7 @@ class Naive:
         if step["key"] is None:
             self.alone(side, step["id"])
             return
-        judge = self.promised[side] if self.own else self.merged()
-        if self.is_late(step["ts"], judge):
+        if self.is_late(step["ts"], self.judge(side)):
             self.emit(out="late_left" if side == "L" else "late_right", id=step["id"])
             return
         self.arrivals += 1
@@ -232,9 +235,13 @@ class Windows(Naive):
     def add(self, side, row):
         row["side"] = side
         is_session = self.config["window"] == "session"
+        over = self.judge(side) - self.allowed
         for start, end in self.spans(row["ts"]):
-            if end + self.allowed <= self.merged():
+            if end <= over:
                 continue
+            if is_session:
+                # Sessions that ended before are over for this row, whatever the other side says.
+                start = max(start, over)
             window = {"key": row["key"], "start": start, "end": end, "rows": [row], "paired": set()}
             rest = []
             for other in self.live:
@@ -252,8 +259,10 @@ class Windows(Naive):
 
     def settle(self):
         rest = []
+        # By whose own promise a session can still grow, its end is open until it closes.
+        waits = self.allowed if self.own and self.config["window"] == "session" else 0
         for window in self.live:
-            if not self.ended and self.merged() < window["end"]:
+            if not self.ended and self.merged() < window["end"] + waits:
                 rest.append(window)
                 continue
             paired = window["paired"]

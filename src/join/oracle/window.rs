@@ -7,7 +7,7 @@ use crate::error::JoinError;
 use crate::event::Side;
 use crate::join::JoinKind;
 use crate::join::window::{Span, Window};
-use crate::time::{LatePolicy, WATERMARK_START};
+use crate::time::{LatePolicy, LatenessClock, WATERMARK_START};
 
 /// A window of one key that is not over.
 pub(super) struct Live {
@@ -36,9 +36,9 @@ pub(super) fn late(side: Side, ts: i64, lag: i64, id: u64) -> JoinError {
 
 impl Live {
     /// First its pairs come out, later its rows without one: when, and what of.
-    fn next(&self, allowed: i128) -> (i128, bool, u64, i128) {
+    fn next(&self, (fires, closes): (i128, i128)) -> (i128, bool, u64, i128) {
         let end = self.span.end;
-        let at = if self.is_fired { end + allowed } else { end };
+        let at = if self.is_fired { end + closes } else { end + fires };
         let first = self.rows.iter().map(|row| row.arrival).min();
         (at, self.is_fired, first.unwrap_or(0), self.span.start)
     }
@@ -67,7 +67,8 @@ impl Oracle {
         }
         self.counters.sides[side.index()].on_time += 1;
         let member = Member { side, id, ts, arrival: self.arrivals };
-        let open: Vec<Span> = window.spans(ts).filter(|span| !self.is_closed(span.end)).collect();
+        let over = on_time_from.max(self.spec.lateness().threshold(self.merged_watermark()));
+        let open: Vec<Span> = window.open_spans(ts, over).collect();
         if open.is_empty() {
             self.emit_unmatched(side, id);
             return Ok(());
@@ -113,9 +114,12 @@ impl Oracle {
 
     /// Emits what is due, first things first.
     pub(super) fn settle_windows(&mut self, input_ended: bool) {
-        let allowed = i128::from(self.spec.lateness().allowed);
+        let closes = i128::from(self.spec.lateness().allowed);
+        let is_session = matches!(self.spec.windows(), Some(Window::Session { .. }));
+        let is_own = self.spec.lateness().clock == LatenessClock::Own;
+        let fires = if is_session && is_own { closes } else { 0 };
         loop {
-            let next = self.windows.iter().map(|live| live.next(allowed)).enumerate();
+            let next = self.windows.iter().map(|live| live.next((fires, closes))).enumerate();
             let Some((index, (at, is_fired, ..))) = next.min_by_key(|(_, next)| *next) else {
                 return;
             };
@@ -135,10 +139,6 @@ impl Oracle {
     fn is_reached(&self, at: i128) -> bool {
         let watermark = self.merged_watermark();
         watermark > WATERMARK_START && i128::from(watermark) >= at
-    }
-
-    fn is_closed(&self, end: i128) -> bool {
-        self.is_reached(end + i128::from(self.spec.lateness().allowed))
     }
 
     /// All pairs of a window that are not out.

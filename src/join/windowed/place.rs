@@ -11,6 +11,7 @@ use crate::join::window::{Span, Window};
 #[derive(Clone, Copy)]
 pub(super) struct Arrived<'a> {
     pub(super) side: Side,
+    pub(super) ts: i64,
     pub(super) key: KeyRef<'a>,
     pub(super) row: u32,
 }
@@ -40,24 +41,30 @@ impl WindowJoin {
         let Some((&window, others)) = met.split_first() else { return self.open(span, arrived) };
         let others: Vec<Live> = others.iter().filter_map(|&other| self.remove(other)).collect();
         if let Some(live) = self.windows.get_mut(&window) {
-            let before = live.span;
+            let (before, since) = (live.span, live.since);
             let capacity: usize = live.members.iter().map(Vec::capacity).sum();
             for other in others {
                 live.arrival = live.arrival.min(other.arrival);
+                live.since = live.since.min(other.since);
                 live.span.end = live.span.end.max(other.span.end);
                 for (members, more) in live.members.iter_mut().zip(other.members) {
                     members.extend(more);
                     members.sort_by_key(|member| self.rows.arrival(member.row));
                 }
             }
+            live.since = live.since.min(arrived.ts);
             live.span.start = live.span.start.min(span.start);
             live.span.end = live.span.end.max(span.end);
             let more: usize = live.members.iter().map(Vec::capacity).sum();
             self.member_bytes += (more - capacity) * size_of::<Member>();
-            let after = live.span;
+            let (after, now_since) = (live.span, live.since);
             if before.end != after.end {
                 // It fires again, for those that have not met.
                 live.is_fired = false;
+            }
+            if since != now_since {
+                self.count_since(since, false);
+                self.count_since(now_since, true);
             }
             if before != after {
                 self.moved(window, before, after, arrived);
@@ -69,14 +76,11 @@ impl WindowJoin {
 
     /// A session has another start or end than before.
     fn moved(&mut self, window: u64, before: Span, after: Span, arrived: Arrived<'_>) {
-        if before.start != after.start {
-            if let Some(list) = self.keys.get_mut(&arrived.key)
-                && let Some(entry) = list.iter_mut().find(|(_, other)| *other == window)
-            {
-                entry.0 = after.start;
-            }
-            self.count_start(before.start, false);
-            self.count_start(after.start, true);
+        if before.start != after.start
+            && let Some(list) = self.keys.get_mut(&arrived.key)
+            && let Some(entry) = list.iter_mut().find(|(_, other)| *other == window)
+        {
+            entry.0 = after.start;
         }
         self.schedule(window);
     }
@@ -87,14 +91,15 @@ impl WindowJoin {
         let arrival = self.rows.arrival(arrived.row);
         let key = arrived.key.value;
         let members = Default::default();
-        self.windows.insert(window, Live { span, arrival, key, members, is_fired: false });
+        let since = arrived.ts;
+        self.windows.insert(window, Live { span, since, arrival, key, members, is_fired: false });
         let list = match self.keys.get_mut(&arrived.key) {
             Some(list) => list,
             None => self.keys.entry(arrived.key.to_owned()).or_default(),
         };
         let at = list.partition_point(|(start, _)| *start < span.start);
         list.insert(at, (span.start, window));
-        self.count_start(span.start, true);
+        self.count_since(since, true);
         self.schedule(window);
         self.add(window, arrived);
         window
@@ -112,20 +117,20 @@ impl WindowJoin {
     fn schedule(&mut self, window: u64) {
         let Some(live) = self.windows.get(&window) else { return };
         let (arrival, start, end) = (live.arrival, live.span.start, live.span.end);
-        let allowed = i128::from(self.spec.lateness().allowed);
-        for (at, closes) in [(end - 1, false), (end + allowed - 1, true)] {
+        for (after, closes) in [(self.fires_after(), false), (self.closes_after(), true)] {
+            let at = end + after - 1;
             self.turns.push(Reverse(Turn { at, closes, arrival, start, window }));
         }
     }
 
-    fn count_start(&mut self, start: i128, is_more: bool) {
+    fn count_since(&mut self, since: i64, is_more: bool) {
         if !matches!(self.window, Window::Session { .. }) {
             return;
         }
-        let count = self.starts.entry(start).or_default();
+        let count = self.starts.entry(since).or_default();
         *count = if is_more { *count + 1 } else { count.saturating_sub(1) };
         if *count == 0 {
-            self.starts.remove(&start);
+            self.starts.remove(&since);
         }
     }
 
@@ -144,7 +149,7 @@ impl WindowJoin {
         }
         let capacity: usize = live.members.iter().map(Vec::capacity).sum();
         self.member_bytes -= capacity * size_of::<Member>();
-        self.count_start(live.span.start, false);
+        self.count_since(live.since, false);
         Some(live)
     }
 }
