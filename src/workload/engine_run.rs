@@ -56,8 +56,9 @@ pub struct EngineRun {
     pub notes: Vec<String>,
 }
 
-/// Batches' worth of event time that a feed may run ahead of the slowest one.
-const DRIFT_BATCHES: u64 = 64;
+/// Batches' worth of event time that a feed may run ahead of the slowest one. More would be buffered
+/// twice over where feeds drift apart, and rows would come in another order than their times'.
+const DRIFT_BATCHES: u64 = 8;
 
 /// An id and a key.
 const KEYED_ROW_BYTES: usize = 2 * size_of::<u64>();
