@@ -65,7 +65,7 @@ fn measure(name: &str, runtime: RuntimeChoice, most: usize) -> Vec<BenchRow> {
         check: is_smoke(),
         step_clock: StepClock::Wall,
     };
-    let mut watch = Watch { note: &mut |_| {}, stop: &|| false, yardstick: None };
+    let mut watch = Watch { note: &mut |_| {}, warn: &mut |_| {}, stop: || false, yardstick: None };
     let rows = plan.run(&mut watch).expect("the pairs that are known");
     assert!(rows.iter().all(|row| row.outcome == rows[0].outcome && row.outcome.pairs > 0));
     rows

@@ -1,7 +1,7 @@
 //! Drives a workload through a chain of joins: the workload's own, and the same again and again.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::{
     ChainBuilder, ChainSink, Engine, EngineError, JoinedRow, NoSinks, Stream, Then,
@@ -12,6 +12,9 @@ use crate::workload::engine_run::{EngineRun, EngineSetup, Replay, Share, drift};
 use crate::workload::random::mix;
 use crate::workload::single::row_id;
 use crate::workload::{CpuClock, Events, Measured, Outcome, StateSize, StepTimes};
+
+/// How often a chain that runs asks whether it is still wanted.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Stages that a chain may have behind the first one here.
 pub const CHAIN_MAX: usize = 8;
@@ -24,20 +27,31 @@ pub const CHAIN_MAX: usize = 8;
 ///
 /// Rows carry their key behind the id, which later stages join by.
 ///
+/// `stop` is asked from time to time. Once it says so the chain is given up: its cores end between
+/// batches, and nobody waits for that, as one event with very many matches may take them long.
+///
 /// # Errors
-/// [`EngineError`] when the chain cannot start or stops on a fault.
+/// [`EngineError`] when the chain cannot start or stops on a fault; [`EngineError::Stopped`] when
+/// `stop` says so.
 pub fn run_chain(
     events: &Arc<Events>,
     spec: &JoinSpec,
     more: usize,
-    setup: &EngineSetup,
-    batch: usize,
+    (setup, batch): (&EngineSetup, usize),
+    stop: fn() -> bool,
 ) -> Result<EngineRun, EngineError> {
     let batch = batch.max(1);
     let more = more.clamp(1, CHAIN_MAX);
     let (chain, core_count) = plan(events, spec, more, setup, batch)?;
     let (start, start_cpu_ns) = (Instant::now(), CpuClock::Process.now_ns());
     let chain = chain.sinks(|_| JoinedOutcome::default()).start()?;
+    chain.seal();
+    while !chain.wait(BETWEEN_LOOKS) {
+        if stop() {
+            std::thread::spawn(move || drop(chain));
+            return Err(EngineError::Stopped);
+        }
+    }
     let finished = chain.finish()?;
     let (wall, cpu_ns) = (start.elapsed(), CpuClock::Process.now_ns() - start_cpu_ns);
     // Every chain has stages, and all of them ran alike.
@@ -140,7 +154,11 @@ mod tests {
     use crate::join::oracle::{ChainStage, chain};
     use crate::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
     use crate::state::Simd;
-    use crate::workload::{Workload, offline_chain};
+    use crate::workload::{Workload, chain_rows, offline_chain};
+
+    fn never() -> bool {
+        false
+    }
 
     /// Nested loops over the same streams.
     fn expected(events: &Events, spec: &JoinSpec, more: usize) -> Outcome {
@@ -185,12 +203,33 @@ mod tests {
         for more in [1, 2] {
             let expected = expected(&events, &spec, more);
             assert!(expected.pairs > 500, "{expected}");
-            assert_eq!(offline_chain(&events, &spec, more), expected);
+            assert_eq!(offline_chain(&events, &spec, more, never), Some(expected));
+            assert_eq!(offline_chain(&events, &spec, more, || true), None);
+            assert_eq!(chain_rows(&events, &spec, more), expected.pairs as f64);
             for cores in [1, 3] {
-                let run = run_chain(&events, &spec, more, &setup(cores), 16).unwrap();
+                let run = run_chain(&events, &spec, more, (&setup(cores), 16), never).unwrap();
                 assert_eq!(run.measured.outcome, expected, "{more} more, {cores} cores");
                 assert_eq!((run.core_count, run.measured.events), (cores, 240 + 120 * more as u64));
             }
         }
+    }
+
+    #[test]
+    fn a_chain_that_nobody_wants_any_more_is_given_up() {
+        // One key: thousands to the power of 5 rows, which nobody would live to see.
+        let workload = Workload { between: (-1_000_000, 1_000_000), ..Workload::FREE };
+        let workload = Workload { keys: crate::workload::KeyRule::Uniform(1), ..workload };
+        let events = Arc::new(Events::new(workload, 42, 3_000));
+        let spec = workload.built_spec(JoinKind::Inner).unwrap();
+        let setup = EngineSetup {
+            cores: CoreChoice::count(1).unwrap(),
+            runtime: RuntimeChoice::Threads,
+            idle: IdleStrategy::Park,
+            simd: Simd::detect(),
+            hot_keys: HotKeys::Off,
+        };
+        let stopped = run_chain(&events, &spec, 3, (&setup, 256), || true);
+        assert!(matches!(stopped, Err(EngineError::Stopped)), "{stopped:?}");
+        assert!(chain_rows(&events, &spec, 3) > 1e17);
     }
 }

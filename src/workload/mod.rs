@@ -35,7 +35,7 @@ pub use layout::LayoutHints;
 pub use measure::{MAD_TO_SIGMA, Measured, StateSize, StepClock, StepTimes, median};
 pub use naive::NaiveJoin;
 pub use naive_threads::run_naive;
-pub use offline::{OfflineJoin, offline, offline_chain, sort_merge};
+pub use offline::{OfflineJoin, chain_rows, offline, offline_chain, sort_merge};
 pub use reference::{Outcome, truth};
 pub use roofline::Roofline;
 pub use single::{OutcomeSink, SingleJoin};

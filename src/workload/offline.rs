@@ -64,35 +64,73 @@ pub fn offline(events: &Events, spec: &JoinSpec) -> OfflineJoin {
     }
 }
 
-/// What comes out of a chain of inner joins, as [`run_chain`](crate::workload::run_chain) has it.
-pub fn offline_chain(events: &Events, spec: &JoinSpec, more: usize) -> Outcome {
-    let [left, right] = Side::BOTH.map(|side| sorted(events, side));
+/// What comes out of a chain of inner joins, as [`run_chain`](crate::workload::run_chain) has it;
+/// `None` where `stop`, which is asked again and again, has said so.
+pub fn offline_chain(
+    events: &Events,
+    spec: &JoinSpec,
+    more: usize,
+    stop: fn() -> bool,
+) -> Option<Outcome> {
     let mut outcome = Outcome::default();
+    let is_whole = each_left(events, spec, &mut |left, partners| {
+        let ids: Vec<u64> = partners.iter().map(|row| u64::from(row.id)).collect();
+        let mut chosen = vec![0; more + 1];
+        let mut found =
+            |chosen: &[u64]| outcome.add(u64::from(left.id), fold(chosen.iter().copied()));
+        each_choice(&ids, 0, &mut chosen, &mut found, stop)
+    });
+    is_whole.then_some(outcome)
+}
+
+/// How many rows come out of that chain, in the time of one join: a left row that has m matches
+/// comes out m to the power of all stages times.
+pub fn chain_rows(events: &Events, spec: &JoinSpec, more: usize) -> f64 {
+    let mut rows = 0.0;
+    each_left(events, spec, &mut |_, partners| {
+        rows += (partners.len() as f64).powf(more as f64 + 1.0);
+        true
+    });
+    rows
+}
+
+/// Calls `each` with every left row that has matches, and these, until it says no. Returns whether
+/// it never did.
+fn each_left(events: &Events, spec: &JoinSpec, each: &mut dyn FnMut(&Row, &[Row]) -> bool) -> bool {
+    let [left, right] = Side::BOTH.map(|side| sorted(events, side));
     for left in left.chunk_by(|a, b| a.0 == b.0) {
         let first = right.partition_point(|row| row.0 < left[0].0);
         let count = right[first..].partition_point(|row| row.0 == left[0].0);
         let rows = |rows: &[(u64, Row)]| rows.iter().map(|row| row.1).collect::<Vec<Row>>();
         let (left, right) = (rows(left), rows(&right[first..first + count]));
-        for (index, range) in matches(&left, &right, spec) {
-            let ids: Vec<u64> = right[range].iter().map(|row| u64::from(row.id)).collect();
-            let mut chosen = vec![0; more + 1];
-            each_choice(&ids, 0, &mut chosen, &mut |chosen| {
-                outcome.add(u64::from(left[index].id), fold(chosen.iter().copied()));
-            });
+        let mut found = matches(&left, &right, spec).filter(|(_, range)| !range.is_empty());
+        if !found.all(|(index, range)| each(&left[index], &right[range])) {
+            return false;
         }
     }
-    outcome
+    true
 }
 
-/// Every way to choose one of the ids for each place from `place` on.
-fn each_choice(ids: &[u64], place: usize, chosen: &mut [u64], found: &mut dyn FnMut(&[u64])) {
+/// Every way to choose one of the ids for each place from `place` on. Returns whether it came to
+/// the end.
+fn each_choice(
+    ids: &[u64],
+    place: usize,
+    chosen: &mut [u64],
+    found: &mut dyn FnMut(&[u64]),
+    stop: fn() -> bool,
+) -> bool {
     if place == chosen.len() {
-        return found(chosen);
+        found(chosen);
+        return true;
     }
-    for &id in ids {
+    if stop() {
+        return false;
+    }
+    ids.iter().all(|&id| {
         chosen[place] = id;
-        each_choice(ids, place + 1, chosen, found);
-    }
+        each_choice(ids, place + 1, chosen, found, stop)
+    })
 }
 
 fn sorted(events: &Events, side: Side) -> Vec<(u64, Row)> {

@@ -88,6 +88,9 @@ fn chains_find_what_their_stages_do_one_after_the_other() {
     let unique = rows(&dir, "--check --chain 0,2 --keys unique");
     assert_eq!(unique[0]["pairs"], unique[1]["pairs"]);
     assert!(unique[0]["pairs"].as_u64() > Some(0));
+    // Nothing is said of a chain that gives out about what it takes.
+    let bench = "bench --workload w1a --events 8000 --repeat 2 --chain 1 --check";
+    assert_eq!(dir.run(bench).ok().err, "");
 }
 
 #[test]

@@ -152,6 +152,30 @@ fn a_stopped_bench_shows_what_it_has_measured() {
     assert!(table.starts_with("workload ") && table.lines().count() > 1, "{table}");
 }
 
+/// A chain may multiply its rows beyond all bounds: it says so before, and does not run to its end.
+#[test]
+fn a_chain_under_way_is_given_up() {
+    let dir = Dir::new();
+    let bench = "bench --workload w3b --events 20000 --chain 0,2 --repeat 1 --cores 1 --check \
+                 --output-format json";
+    let mut child = dir.spawn(bench);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let (mut row, mut err) = (String::new(), String::new());
+    out.read_line(&mut row).unwrap();
+    assert!(row.contains("\"chain\":0,"), "{row}");
+    said.read_line(&mut err).unwrap();
+    assert!(err.starts_with("warning: w3b: --chain 2: a left event with m matches"), "{err}");
+    assert!(err.contains(" times as many"), "{err}");
+    interrupt(&child);
+    said.read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    assert!(err.contains("stopped by Ctrl-C: 1 of 2 configurations were measured whole"), "{err}");
+    row.clear();
+    out.read_to_string(&mut row).unwrap();
+    assert_eq!(row, "");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_signal_that_is_to_be_ignored_is() {

@@ -120,8 +120,9 @@ fn measure(
             console.note(&format!("{name}: {what}"));
         }
     };
+    let mut warn = |what: &str| console.warning(&format!("{name}: {what}"));
     let stop = || os::interrupted().is_some();
-    let mut watch = Watch { note: &mut note, stop: &stop, yardstick: Some(yardstick) };
+    let mut watch = Watch { note: &mut note, warn: &mut warn, stop, yardstick: Some(yardstick) };
     let rows = config.plan.run(&mut watch).map_err(|error| failure(config, &error))?;
     let planned = config.plan.repeat.max(1);
     let is_whole =

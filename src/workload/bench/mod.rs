@@ -12,8 +12,8 @@ use crate::runtime::RuntimeKind;
 use crate::state::Simd;
 use crate::workload::{
     EngineSetup, Events, Form, LayoutHints, Measured, NaiveJoin, OfflineJoin, SEED_WARM_UP,
-    SingleJoin, StepClock, Workload, Yardstick, drive, half_of_pairs, offline, offline_chain,
-    run_chain, run_engine, run_naive, truth,
+    SingleJoin, StepClock, Workload, Yardstick, chain_rows, drive, half_of_pairs, offline,
+    offline_chain, run_chain, run_engine, run_naive, truth,
 };
 
 pub use error::BenchError;
@@ -104,11 +104,16 @@ pub struct BenchPlan {
 pub struct Watch<'a> {
     /// Hears what is being done.
     pub note: &'a mut dyn FnMut(&str),
-    /// Whether to stop before the next run.
-    pub stop: &'a dyn Fn() -> bool,
+    /// Hears what will take longer, or more, than one might think.
+    pub warn: &'a mut dyn FnMut(&str),
+    /// Whether to stop before the next run; a chain stops between batches, too.
+    pub stop: fn() -> bool,
     /// Looked at before and after each run: how fast the machine is meanwhile.
     pub yardstick: Option<&'a mut Yardstick>,
 }
+
+/// A chain that gives out so many times what it takes is worth a warning.
+const GROWTH_WARN: f64 = 100.0;
 
 /// A warm-up has at most this many events a side: enough to warm code, allocator and clocks.
 const WARM_UP_EVENTS_MAX: u32 = 1_000_000;
@@ -126,7 +131,8 @@ impl BenchPlan {
     }
 
     fn measure(&self, runs: &mut [Runs], watch: &mut Watch<'_>) -> Result<(), BenchError> {
-        let Watch { note, stop, yardstick } = watch;
+        let Watch { note, warn, stop, yardstick } = watch;
+        let stop = *stop;
         note("warm-up");
         let workload = self.form.workload(self.workload);
         let mut spec = self.form.spec_laid_out(&workload, self.kind, self.layout)?;
@@ -135,16 +141,21 @@ impl BenchPlan {
         }
         let warm_up_events = self.events_per_side.min(WARM_UP_EVENTS_MAX);
         let events = Arc::new(Events::new(workload, SEED_WARM_UP, warm_up_events));
+        if let Some(growth) = self.growth(&events, &spec) {
+            warn(&growth);
+        }
         for run in runs.iter() {
             if stop() {
                 return Ok(());
             }
-            let run = self.run_once(&run.subject, &spec, &events)?;
+            let Some(run) = self.run_unless(stop, &run.subject, &spec, &events)? else {
+                return Ok(());
+            };
             run.notes.iter().for_each(|line| note(line));
         }
         note("making events");
         let events = Arc::new(Events::new(workload, self.seed, self.events_per_side));
-        let mut expected = self.expected(&spec, &events, note);
+        let Ok(mut expected) = self.expected(&spec, &events, note, stop) else { return Ok(()) };
         for number in 1..=self.repeat.max(1) {
             for run in runs.iter_mut() {
                 if stop() {
@@ -152,7 +163,9 @@ impl BenchPlan {
                 }
                 note(&format!("{}, run {number}", run.subject.name()));
                 run.look(yardstick.as_deref_mut());
-                let once = self.run_once(&run.subject, &spec, &events)?;
+                let Some(once) = self.run_unless(stop, &run.subject, &spec, &events)? else {
+                    return Ok(());
+                };
                 run.look(yardstick.as_deref_mut());
                 let authority = check(&run.subject, number, &once.measured, &mut expected)?;
                 run.take(once, authority);
@@ -164,11 +177,50 @@ impl BenchPlan {
         Ok(())
     }
 
+    /// What to warn of: a chain that gives out many times as much as it takes. By the events of the
+    /// warm-up, and as many times as there are more.
+    fn growth(&self, events: &Events, spec: &JoinSpec) -> Option<String> {
+        if self.chain == 0 {
+            return None;
+        }
+        let share = f64::from(self.events_per_side) / (events.len().max(2) as f64 / 2.0);
+        let rows = chain_rows(events, spec, self.chain) * share;
+        let taken = f64::from(self.events_per_side) * (self.chain as f64 + 2.0);
+        let times = rows / taken;
+        let times = if times < 1e5 { format!("{times:.0}") } else { format!("{times:.1e}") };
+        (rows > GROWTH_WARN * taken).then(|| {
+            format!(
+                "--chain {}: a left event with m matches comes out m^{} times, so about {rows:.1e} \
+                 rows come of {taken:.1e} events, {times} times as many; that takes long, and \
+                 memory for all that is between stages: give fewer stages, more --keys, or a \
+                 narrower --interval (Ctrl-C stops it)",
+                self.chain,
+                self.chain + 1
+            )
+        })
+    }
+
+    /// A run; `None` if it was stopped before its end.
+    fn run_unless(
+        &self,
+        stop: fn() -> bool,
+        subject: &Subject,
+        spec: &JoinSpec,
+        events: &Arc<Events>,
+    ) -> Result<Option<Once>, BenchError> {
+        match self.run_once(subject, spec, events, stop) {
+            // Whatever else there is to say: it is none of a run that nobody wants any more.
+            Err(_) if stop() => Ok(None),
+            run => run.map(Some),
+        }
+    }
+
     fn run_once(
         &self,
         subject: &Subject,
         spec: &JoinSpec,
         events: &Arc<Events>,
+        stop: fn() -> bool,
     ) -> Result<Once, BenchError> {
         let is_plain =
             self.kind == JoinKind::Inner && self.form == Form::default() && !self.with_condition;
@@ -176,7 +228,7 @@ impl BenchPlan {
             Subject::Engine(ref setup) => {
                 let run = match self.chain {
                     0 => run_engine(events, spec, self.form.needs_order(), setup, self.batch)?,
-                    more => run_chain(events, spec, more, setup, self.batch)?,
+                    more => run_chain(events, spec, more, (setup, self.batch), stop)?,
                 };
                 return Ok(Once {
                     measured: run.measured,
@@ -210,28 +262,35 @@ impl BenchPlan {
         spec: &JoinSpec,
         events: &Events,
         note: &mut dyn FnMut(&str),
-    ) -> Option<Expected> {
+        stop: fn() -> bool,
+    ) -> Result<Option<Expected>, Stopped> {
         let is_chain = self.chain > 0;
         let has_all_pairs = self.form == Form::default() && !self.with_condition && !is_chain;
         if has_all_pairs && self.kind.emits_pairs() {
             let known = truth(&self.workload, self.seed, self.events_per_side);
             if let Some(outcome) = known {
                 let found = OfflineJoin { outcome, singles: None };
-                return Some(Expected { found, authority: "the table of known outcomes" });
+                return Ok(Some(Expected { found, authority: "the table of known outcomes" }));
             }
         }
-        self.check.then(|| {
-            note("joining offline");
-            let found = match self.chain {
-                0 => offline(events, spec),
-                more => {
-                    OfflineJoin { outcome: offline_chain(events, spec, more), singles: Some(0) }
-                }
-            };
-            Expected { found, authority: "an offline join" }
-        })
+        if !self.check {
+            return Ok(None);
+        }
+        note("joining offline");
+        let found = match self.chain {
+            0 => offline(events, spec),
+            more => {
+                let outcome = offline_chain(events, spec, more, stop).ok_or(Stopped)?;
+                OfflineJoin { outcome, singles: Some(0) }
+            }
+        };
+        Ok(Some(Expected { found, authority: OFFLINE_JOIN }))
     }
 }
+
+/// There is nothing to be had, as `stop` said so.
+#[derive(Debug)]
+struct Stopped;
 
 /// One run.
 struct Once {
@@ -249,6 +308,8 @@ struct Expected {
     authority: &'static str,
 }
 
+/// Where the events were joined once more to see what must come out.
+pub const OFFLINE_JOIN: &str = "an offline join";
 /// Where nothing else says what must come out.
 pub const FIRST_RUN: &str = "the first run";
 
@@ -321,12 +382,13 @@ mod tests {
         };
         let none = Events::new(plan.workload, 42, 0);
         let spec = plan.form.spec(&plan.workload, plan.kind).unwrap();
-        let mut expected = plan.expected(&spec, &none, &mut |_| {});
-        assert_eq!(expected.map(|known| known.found.outcome.pairs), Some(3_998_145));
-        assert!(check(&NAIVE, 1, &found(3_998_145, 1), &mut expected).is_err());
+        let expected = |plan: &BenchPlan| plan.expected(&spec, &none, &mut |_| {}, || false);
+        let mut known = expected(&plan).unwrap();
+        assert_eq!(known.map(|known| known.found.outcome.pairs), Some(3_998_145));
+        assert!(check(&NAIVE, 1, &found(3_998_145, 1), &mut known).is_err());
         let anti = BenchPlan { kind: JoinKind::Anti, ..plan };
-        assert!(anti.expected(&spec, &none, &mut |_| {}).is_none(), "an anti join has no pairs");
+        assert!(expected(&anti).unwrap().is_none(), "an anti join has no pairs");
         let first = BenchPlan { form: Form::Interval(MatchChoice::First), ..anti };
-        assert!(first.expected(&spec, &none, &mut |_| {}).is_none(), "not all pairs count");
+        assert!(expected(&first).unwrap().is_none(), "not all pairs count");
     }
 }

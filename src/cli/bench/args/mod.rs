@@ -48,8 +48,9 @@ A verdict says as well if instructions, machine or version are others than those
 row that is not there says in what the nearest one differs. --fail-if-slower is for scripts: exit
 status 1 if a row is slower, or if none could be compared.
 
-Ctrl-C ends a bench after the run under way: what was measured until then is printed, drawn and
-saved, with fewer repeats in the last row. A second one ends it at once, without.";
+Ctrl-C ends a bench after the run under way (a chain within it, between batches): what was measured
+until then is printed, drawn and saved, with fewer repeats in the last row. A second one ends it at
+once, without.";
 
 /// Options of `intervale bench`.
 #[derive(Debug, clap::Args)]
@@ -149,7 +150,8 @@ pub struct Args {
     )]
     condition: Vec<ConditionChoice>,
     /// Stages behind the first one, up to 8: each joins what came out so far with the right side
-    /// once more, a stream of its own, relative to the left event. Compare with --check
+    /// once more, a stream of its own, relative to the left event. Each multiplies: a left event
+    /// with m matches comes out m^(N+1) times. Compare with --check
     #[arg(
         long, value_name = "N,...", value_delimiter = ',', default_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=CHAIN_MAX as i64)
