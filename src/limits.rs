@@ -149,8 +149,9 @@ pub enum Overflow {
     /// [`JoinSpecBuilder::spill_to`](crate::join::JoinSpecBuilder::spill_to) names, and are read
     /// back when events look for them: results are the same, and take longer. Pages are found by
     /// what stays in memory of each row, some bits, and no more than a bound has room for. The
-    /// files have no names, so nothing of them is left, however the process ends. For interval
-    /// joins of all matches whose rows do not come out unmatched: inner and semi.
+    /// files have no names, so nothing of them is left, however the process ends. Rows that wait
+    /// for their end stand in them a second time, in the order in which they come out. For interval
+    /// joins of all matches whose rows have no time to live.
     Spill,
 }
 

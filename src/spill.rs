@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -120,6 +121,12 @@ impl PageFile {
         Err(SpillError { path: self.path.clone(), problem })
     }
 
+    /// Bytes of some pages that follow each other.
+    pub fn bytes_of(&self, pages: Range<usize>) -> u64 {
+        let end = |count: usize| count.checked_sub(1).map_or(0, |last| self.pages[last].end);
+        end(pages.end) - end(pages.start)
+    }
+
     /// How many pages there are.
     pub fn page_count(&self) -> usize {
         self.pages.len()
@@ -157,6 +164,7 @@ mod tests {
         let file = file_of(&[b"one", b"", b"three"]);
         assert!(!file.path.exists(), "it has no name");
         assert_eq!(file.page_count(), 3);
+        assert_eq!((file.bytes_of(0..3), file.bytes_of(1..2), file.bytes_of(2..3)), (8, 0, 5));
         let mut bytes = b"rest of something".to_vec();
         for (number, page) in [(2, &b"three"[..]), (0, b"one"), (1, b"")] {
             file.read(number, &mut bytes).unwrap();

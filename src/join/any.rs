@@ -94,6 +94,14 @@ impl AnyJoin {
         on_operator!(self, join => join.work(budget, out))
     }
 
+    /// As [`IntervalJoin::failure`].
+    pub fn failure(&self) -> Option<JoinError> {
+        match self {
+            AnyJoin::Interval(join) => join.failure(),
+            AnyJoin::Window(_) => None,
+        }
+    }
+
     /// As [`IntervalJoin::output_watermark`].
     pub fn output_watermark(&self) -> i64 {
         on_operator!(self, join => join.output_watermark())

@@ -167,6 +167,9 @@ impl IntervalJoin {
         if more {
             return true;
         }
+        if state.failure().is_some() {
+            return false;
+        }
         for side in Side::BOTH {
             let freed = if *flushing {
                 state.retire_all(side)
@@ -328,7 +331,17 @@ impl IntervalJoin {
         Ok(())
     }
 
+    /// What has gone wrong in [`work`](Self::work), which says that nothing more is left then: rows
+    /// cannot be read back from the files of [`Overflow::Spill`]. The operator must not be used any
+    /// more.
+    pub fn failure(&self) -> Option<JoinError> {
+        self.state.failure().map(|error| JoinError::Spill(error.clone()))
+    }
+
     fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
         if self.limits.overflow != Overflow::Refuse {
             self.make_room_for(batch)?;
         }
@@ -387,11 +400,8 @@ impl IntervalJoin {
     }
 
     fn full(&self) -> JoinError {
-        if let Some(error) = self.state.failure() {
-            return JoinError::Spill(error.clone());
-        }
         let bytes = self.state_bytes();
-        JoinError::Exhausted { bytes }
+        self.failure().unwrap_or(JoinError::Exhausted { bytes })
     }
 }
 

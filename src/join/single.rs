@@ -128,6 +128,13 @@ impl Join {
         while self.operator.work(WORK_ROWS, out) {}
     }
 
+    /// What has gone wrong in a call that returns no error, of those before: rows could not be read
+    /// back from the files of [`Overflow::Spill`](crate::limits::Overflow::Spill), so that results
+    /// are missing. To be asked once [`finish`](Self::finish) was called; a push would say it too.
+    pub fn failure(&self) -> Option<JoinError> {
+        self.operator.failure()
+    }
+
     /// What makes the key values of batches.
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher

@@ -23,6 +23,10 @@ impl Operator for IntervalJoin {
         IntervalJoin::work(self, budget, out)
     }
 
+    fn failure(&self) -> Option<JoinError> {
+        IntervalJoin::failure(self)
+    }
+
     fn output_watermark(&self) -> i64 {
         IntervalJoin::output_watermark(self)
     }
@@ -82,6 +86,10 @@ impl Operator for AnyJoin {
 
     fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
         AnyJoin::work(self, budget, out)
+    }
+
+    fn failure(&self) -> Option<JoinError> {
+        AnyJoin::failure(self)
     }
 
     fn output_watermark(&self) -> i64 {

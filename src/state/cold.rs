@@ -2,26 +2,31 @@
 //!
 //! A segment's rows stand in pages by a hash of their key, so that a probe reads one page. In
 //! memory are the pages' places in the file, a filter that tells most keys which are not there
-//! (where there is room for one), and a bit a row: whether it was matched.
+//! (where there is room for one), and a bit a row: whether it was matched. Rows that wait for their
+//! end stand in the file a second time, in the order in which they come out. When there are too
+//! many segments, neighbours are put together.
+
+mod filter;
+mod merge;
+mod segment;
+mod waits;
 
 use std::path::Path;
 
-use super::State;
+use hashbrown::HashMap;
+
 use super::arena::{Arena, Handle};
 use super::directory::{Directories, is_directory};
+use super::expiry::Due;
 use super::index::Index;
 use super::run::{MATCHED, Run};
+use super::{State, waiting_row, waiting_run};
 use crate::event::Side;
-use crate::spill::{PageFile, PageWriter, SpillError};
-
-/// What a page should hold.
-const PAGE_BYTES: usize = 4 << 10;
-/// Bits of a filter for each row, if there is room for them, and if there is less: fewer than the
-/// least tell next to nothing.
-const FILTER_BITS_PER_ROW: usize = 8;
-const FILTER_BITS_PER_ROW_MIN: usize = 3;
-/// Bytes of a row in a page beside its own: key, time, tag, length.
-const ROW_HEADER: usize = 24;
+use crate::spill::SpillError;
+use merge::{SEGMENTS_MAX, merge, to_merge};
+pub(super) use segment::{ColdRow, Segment};
+use segment::{NO_NUMBER, PAGE_BYTES, SegmentWriter, bytes_in_page, page_of};
+use waits::Wait;
 
 /// Rows of one side that stand in files, and what is known of them in memory.
 #[derive(Default)]
@@ -32,28 +37,12 @@ pub(super) struct Cold {
     filter_bytes: usize,
 }
 
-/// The rows of some buckets of one side, in a file.
-pub(super) struct Segment {
-    file: PageFile,
-    /// The first and last time of its rows.
-    pub(super) first: i64,
-    pub(super) last: i64,
-    rows: u64,
-    /// The number of the first row of each page.
-    page_rows: Vec<u32>,
-    /// Bits; none when there was no room.
-    filter: Vec<u64>,
-    matched: Vec<u64>,
-}
-
-/// A row of a page.
-pub(super) struct ColdRow<'a> {
-    /// Its number in the segment.
-    pub(super) number: u32,
-    pub(super) key: u64,
+/// A row in a file whose end is near.
+#[derive(Clone, Copy)]
+pub(super) struct ColdDue {
+    segment: usize,
     pub(super) ts: i64,
-    pub(super) tag: u32,
-    pub(super) row: &'a [u8],
+    pub(super) arrival: u64,
 }
 
 /// The runs that are to go into a segment.
@@ -69,19 +58,44 @@ impl Cold {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.memory_bytes + self.segments.capacity() * size_of::<Segment>()
+        let waits: usize = self.segments.iter().map(Segment::wait_bytes).sum();
+        self.memory_bytes + waits + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// Drops the segments all of whose rows have times under `floor`; returns how many rows went.
+    /// The next row that waits, in order of time and arrival, with a time under `floor`; `None` as
+    /// floor means all rows.
+    pub(super) fn next_wait(&mut self, floor: Option<i64>) -> Result<Option<ColdDue>, SpillError> {
+        let mut first: Option<ColdDue> = None;
+        for (number, segment) in self.segments.iter_mut().enumerate() {
+            if let Some(Wait { ts, arrival, .. }) = segment.next_wait(floor)?
+                && first.is_none_or(|first| (ts, arrival) < (first.ts, first.arrival))
+            {
+                first = Some(ColdDue { segment: number, ts, arrival });
+            }
+        }
+        Ok(first)
+    }
+
+    /// Hands the row that [`next_wait`](Self::next_wait) has found over: key value and stored row.
+    pub(super) fn take_wait(&mut self, due: ColdDue, each: impl FnOnce(u64, &[u8])) {
+        let segment = &mut self.segments[due.segment];
+        if let Some(Wait { key, row, .. }) = segment.waits().and_then(waits::Waits::next) {
+            each(key, row);
+        }
+        segment.take_wait();
+    }
+
+    /// Drops the segments all of whose rows have times under `floor` and none of which waits;
+    /// returns how many rows went.
     pub(super) fn retire(&mut self, floor: i64) -> u64 {
         let before = self.rows;
         let Cold { segments, rows, memory_bytes, filter_bytes } = self;
         segments.retain(|segment| {
-            let stays = segment.last >= floor;
+            let stays = segment.last >= floor || segment.waits().is_some();
             if !stays {
                 *rows -= segment.rows;
                 *memory_bytes -= segment.memory_bytes();
-                *filter_bytes -= segment.filter.len() * 8;
+                *filter_bytes -= segment.filter_bytes();
             }
             stays
         });
@@ -93,144 +107,29 @@ impl Cold {
         std::mem::take(self).rows
     }
 
-    fn add(&mut self, segment: Segment) {
+    fn add(&mut self, at: usize, segment: Segment) {
         self.rows += segment.rows;
         self.memory_bytes += segment.memory_bytes();
-        self.filter_bytes += segment.filter.len() * 8;
-        self.segments.push(segment);
+        self.filter_bytes += segment.filter_bytes();
+        self.segments.insert(at, segment);
     }
-}
 
-impl Segment {
-    /// Writes the rows of `leaving` to a file in `folder`.
-    fn write(
-        folder: &Path,
-        leaving: &mut [Leaving],
-        (page_count, filter_bytes_max): (usize, usize),
-    ) -> Result<Segment, SpillError> {
-        leaving.sort_unstable_by_key(|leaving| leaving.page);
-        let rows: usize = leaving.iter().map(|leaving| leaving.run.len()).sum();
-        let mut file = PageWriter::create(folder)?;
-        let mut page_rows = Vec::with_capacity(page_count);
-        let mut matched = vec![0; rows.div_ceil(64)];
-        let mut filter = filter_for(rows, filter_bytes_max);
-        let (mut first, mut last, mut number) = (i64::MAX, i64::MIN, 0u32);
-        let (mut page, mut next) = (Vec::with_capacity(2 * PAGE_BYTES), 0);
-        for page_number in 0..page_count as u32 {
-            page.clear();
-            page_rows.push(number);
-            while let Some(Leaving { key, run, .. }) =
-                leaving.get(next).filter(|leaving| leaving.page == page_number)
-            {
-                next += 1;
-                set_in_filter(&mut filter, *key);
-                for row in 0..run.len() {
-                    let stored = run.stored(row);
-                    let (ts, tag) = (stored.ts(), stored.tag());
-                    (first, last) = (first.min(ts), last.max(ts));
-                    let bit = u64::from(tag & MATCHED != 0);
-                    matched[number as usize / 64] |= bit << (number % 64);
-                    push_row(&mut page, *key, ts, tag, stored.row(tag));
-                    number += 1;
-                }
+    /// Puts neighbours together while there are too many; all filters may take so many bytes.
+    fn merge(&mut self, folder: &Path, filter_bytes_max: usize) -> Result<(), SpillError> {
+        while self.segments.len() > SEGMENTS_MAX {
+            let range = to_merge(&self.segments);
+            let at = range.start;
+            let merged: Vec<Segment> = self.segments.drain(range).collect();
+            for segment in &merged {
+                self.rows -= segment.rows;
+                self.memory_bytes -= segment.memory_bytes();
+                self.filter_bytes -= segment.filter_bytes();
             }
-            file.page(&page)?;
+            let filter_bytes = filter_bytes_max.saturating_sub(self.filter_bytes);
+            self.add(at, merge(folder, merged, filter_bytes)?);
         }
-        let file = file.finish()?;
-        Ok(Segment { file, first, last, rows: rows as u64, page_rows, filter, matched })
+        Ok(())
     }
-
-    fn memory_bytes(&self) -> usize {
-        let words = self.filter.len() + self.matched.len();
-        self.file.memory_bytes() + words * 8 + self.page_rows.capacity() * 4
-    }
-
-    /// The page where rows of `key` would stand; `None` when there are none.
-    #[inline]
-    pub(super) fn page_of(&self, key: u64) -> Option<u32> {
-        is_in_filter(&self.filter, key).then(|| page_of(key, self.file.page_count()))
-    }
-
-    pub(super) fn read(&self, page: u32, bytes: &mut Vec<u8>) -> Result<(), SpillError> {
-        self.file.read(page as usize, bytes)
-    }
-
-    /// The rows of a page that was read.
-    pub(super) fn rows<'a>(
-        &self,
-        page: u32,
-        mut bytes: &'a [u8],
-    ) -> impl Iterator<Item = ColdRow<'a>> {
-        let mut number = self.page_rows[page as usize];
-        std::iter::from_fn(move || {
-            let (header, rest) = bytes.split_first_chunk::<ROW_HEADER>()?;
-            let word =
-                |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| header[at + byte]));
-            let [tag, len] = [word(16) as u32, (word(16) >> 32) as u32];
-            // The page is as it was written, so the row is there.
-            let (row, rest) = rest.split_at_checked(len as usize)?;
-            bytes = rest;
-            number += 1;
-            Some(ColdRow { number: number - 1, key: word(0), ts: word(8) as i64, tag, row })
-        })
-    }
-
-    pub(super) fn is_matched(&self, row: u32) -> bool {
-        self.matched[row as usize / 64] >> (row % 64) & 1 != 0
-    }
-
-    pub(super) fn set_matched(&mut self, row: u32) {
-        self.matched[row as usize / 64] |= 1 << (row % 64);
-    }
-}
-
-fn push_row(page: &mut Vec<u8>, key: u64, ts: i64, tag: u32, row: &[u8]) {
-    page.extend_from_slice(&key.to_ne_bytes());
-    page.extend_from_slice(&ts.to_ne_bytes());
-    // Rows are at most 64 MiB and keys 64 KiB: the length fits.
-    let word = u64::from(tag) | (row.len() as u64) << 32;
-    page.extend_from_slice(&word.to_ne_bytes());
-    page.extend_from_slice(row);
-}
-
-/// Key values are hashes, or mixed as well as such; these bits are others than those that the index
-/// and shards go by.
-#[inline]
-fn spread(key: u64) -> u64 {
-    (key ^ key >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-}
-
-#[inline]
-fn page_of(key: u64, page_count: usize) -> u32 {
-    ((u128::from(spread(key)) * page_count as u128) >> 64) as u32
-}
-
-fn filter_for(rows: usize, bytes_max: usize) -> Vec<u64> {
-    let bits = (rows * FILTER_BITS_PER_ROW).min(bytes_max * 8);
-    let bits = if bits < rows * FILTER_BITS_PER_ROW_MIN { 0 } else { bits };
-    vec![0; bits / 64]
-}
-
-/// The two bits of a key.
-#[inline]
-fn bits_of(filter: &[u64], key: u64) -> [u64; 2] {
-    let bits = filter.len() as u64 * 64;
-    let spread = spread(key).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    [spread >> 32, spread & 0xFFFF_FFFF].map(|half| (half * bits) >> 32)
-}
-
-fn set_in_filter(filter: &mut [u64], key: u64) {
-    if !filter.is_empty() {
-        for bit in bits_of(filter, key) {
-            filter[bit as usize / 64] |= 1 << (bit % 64);
-        }
-    }
-}
-
-#[inline]
-fn is_in_filter(filter: &[u64], key: u64) -> bool {
-    filter.is_empty()
-        || bits_of(filter, key).iter().all(|bit| filter[*bit as usize / 64] >> (bit % 64) & 1 != 0)
 }
 
 impl State {
@@ -258,19 +157,71 @@ impl State {
             let mut leaving = self.leaving(side, first_kept);
             let found: u64 = leaving.iter().map(|leaving| leaving.run.len() as u64).sum();
             assert_eq!(found, expected, "the index names every run");
-            let page_bytes: usize = leaving.iter().map(|leaving| bytes_in_page(leaving.run)).sum();
-            let page_count = page_bytes.div_ceil(PAGE_BYTES).max(1);
-            for leaving in &mut leaving {
-                leaving.page = page_of(leaving.key, page_count);
-            }
+            let waits = self.waits_of(side, first_kept);
             let used: usize = self.cold.iter().map(|cold| cold.filter_bytes).sum();
-            let layout = (page_count, filter_bytes_max.saturating_sub(used));
-            let segment = Segment::write(folder, &mut leaving, layout)?;
+            let filter_bytes = filter_bytes_max.saturating_sub(used);
+            let arena = &self.arenas[own];
+            let segment = write(folder, arena, &mut leaving, waits.as_deref(), filter_bytes)?;
             gone[own] = self.rings[own].retire_oldest(counts[own], &mut self.arenas[own]);
-            self.cold[own].add(segment);
+            let cold = &mut self.cold[own];
+            cold.add(cold.segments.len(), segment);
+            let others = used - (cold.filter_bytes.min(used));
+            cold.merge(folder, filter_bytes_max.saturating_sub(others))?;
         }
         self.shrink_index();
         Ok(gone)
+    }
+
+    /// Takes the rows out that wait in buckets before `first_kept`, in order, if any of the side
+    /// does; those that were matched are left out.
+    fn waits_of(&mut self, side: Side, first_kept: Option<i64>) -> Option<Vec<Due>> {
+        let own = side.index();
+        let (arena, ring) = (&self.arenas[own], &self.rings[own]);
+        let expiry = self.expiries[own].as_mut()?;
+        let last = first_kept.map_or(i64::MAX, |first| ring.last_time_of(first - 1));
+        let waits = expiry.extract(
+            last,
+            |waiting| first_kept.is_none_or(|first| arena.bucket_of(waiting.run) < first),
+            |waiting| {
+                let row = waiting_row(arena, waiting);
+                (row.tag() & MATCHED == 0).then(|| row.ts())
+            },
+        );
+        expiry.trim();
+        Some(waits)
+    }
+
+    /// Whether any row is in a file.
+    #[inline]
+    pub(super) fn has_cold(&self) -> bool {
+        self.cold.iter().any(|cold| !cold.segments.is_empty())
+    }
+
+    /// Hands the next row in files that waits over, if it comes before an end and arrival; returns
+    /// whether there was one. The rest is as for [`expire`](State::expire).
+    #[cold]
+    pub(super) fn expire_cold(
+        &mut self,
+        floors: Option<[i64; 2]>,
+        ends: [i128; 2],
+        before: Option<(i128, u64)>,
+        mut each: impl FnMut(Side, u64, i64, &[u8]),
+    ) -> Result<bool, SpillError> {
+        let mut first: Option<((i128, u64), Side, ColdDue)> = None;
+        for side in Side::BOTH {
+            let own = side.index();
+            if let Some(due) = self.cold[own].next_wait(floors.map(|floors| floors[own]))? {
+                let order = (i128::from(due.ts) + ends[own], due.arrival);
+                if before.is_none_or(|before| order < before)
+                    && first.is_none_or(|(first, ..)| order < first)
+                {
+                    first = Some((order, side, due));
+                }
+            }
+        }
+        let Some((_, side, due)) = first else { return Ok(false) };
+        self.cold[side.index()].take_wait(due, |key, row| each(side, key, due.ts, row));
+        Ok(true)
     }
 
     /// How many of the oldest buckets of each side are to go.
@@ -334,11 +285,77 @@ fn each_run(
     }
 }
 
-fn bytes_in_page(run: Run) -> usize {
+/// Writes the runs that leave into a segment; `waits` are those of their rows that wait for their
+/// end, where the side's rows do.
+fn write(
+    folder: &Path,
+    arena: &Arena,
+    leaving: &mut [Leaving],
+    waits: Option<&[Due]>,
+    filter_bytes_max: usize,
+) -> Result<Segment, SpillError> {
+    let page_bytes: usize = leaving.iter().map(|leaving| bytes_of(leaving.run)).sum();
+    let page_count = page_bytes.div_ceil(PAGE_BYTES).max(1);
+    for leaving in &mut *leaving {
+        leaving.page = page_of(leaving.key, page_count);
+    }
+    leaving.sort_unstable_by_key(|leaving| leaving.page);
+    let rows: usize = leaving.iter().map(|leaving| leaving.run.len()).sum();
+    let sizes = (rows, waits.map(<[Due]>::len));
+    let mut writer = SegmentWriter::new(folder, sizes, filter_bytes_max)?;
+    let numbers = match waits {
+        Some(waits) => Some(write_waits(&mut writer, arena, leaving, waits)?),
+        None => None,
+    };
+    let (mut next, mut place) = (0, 0);
+    for page in 0..page_count as u32 {
+        while let Some(Leaving { key, run, .. }) = leaving.get(next).filter(|l| l.page == page) {
+            next += 1;
+            for row in 0..run.len() {
+                let stored = run.stored(row);
+                let (ts, tag) = (stored.ts(), stored.tag());
+                let number = NO_NUMBER;
+                let row = ColdRow { number, key: *key, ts, tag, row: stored.row(tag) };
+                writer.row(&row, numbers.as_ref().map(|numbers| numbers[place]));
+                place += 1;
+            }
+        }
+        writer.end_page()?;
+    }
+    writer.finish()
+}
+
+/// Writes the rows that wait; returns the numbers of all rows in the order of `leaving`.
+fn write_waits(
+    writer: &mut SegmentWriter,
+    arena: &Arena,
+    leaving: &[Leaving],
+    waits: &[Due],
+) -> Result<Vec<u32>, SpillError> {
+    let mut rows = 0;
+    let firsts = leaving.iter().map(|leaving| {
+        rows += leaving.run.len();
+        (leaving.run, rows - leaving.run.len())
+    });
+    let firsts: HashMap<Run, usize> = firsts.collect();
+    let mut numbers = vec![NO_NUMBER; rows];
+    for Due { ts, waiting } in waits {
+        let row = waiting_row(arena, waiting);
+        let row = row.row(row.tag());
+        let wait = Wait { ts: *ts, arrival: waiting.arrival, key: waiting.key, row };
+        let number = writer.wait(wait, false)?;
+        let first = firsts[&waiting_run(arena, waiting)];
+        numbers[first + waiting.row as usize] = number;
+    }
+    writer.end_waits()?;
+    Ok(numbers)
+}
+
+fn bytes_of(run: Run) -> usize {
     (0..run.len())
         .map(|row| {
             let stored = run.stored(row);
-            ROW_HEADER + stored.row(stored.tag()).len()
+            bytes_in_page(stored.row(stored.tag()))
         })
         .sum()
 }

@@ -81,7 +81,7 @@ impl ColdHits {
         for same in looks.chunk_by(|one, two| (one.segment, one.page) == (two.segment, two.page)) {
             let segment = &cold.segments[same[0].segment as usize];
             segment.read(same[0].page, page)?;
-            for ColdRow { number, key, ts, tag, row } in segment.rows(same[0].page, page) {
+            for ColdRow { number, key, ts, tag, row } in ColdRow::all(page) {
                 for &Look { segment, event, .. } in same {
                     let (lo, hi) = pass.range(event);
                     if pass.key(event) != key || ts < lo || hi < ts {

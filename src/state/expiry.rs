@@ -166,6 +166,26 @@ impl Expiry {
         self.drop_empty();
     }
 
+    /// The same; returns those that `open` tells the time of, in order.
+    pub(crate) fn extract(
+        &mut self,
+        last: i64,
+        is_gone: impl Fn(&Waiting) -> bool,
+        open: impl Fn(&Waiting) -> Option<i64>,
+    ) -> Vec<Due> {
+        self.due.drain(..std::mem::take(&mut self.next));
+        let due = self.due.extract_if(.., |due| is_gone(&due.waiting));
+        let mut taken: Vec<Due> = due.filter(|due| open(&due.waiting).is_some()).collect();
+        let Expiry { slots, shift, .. } = self;
+        for slot in slots.iter_mut().take_while(|slot| slot.number << *shift <= last) {
+            let gone = slot.rows.extract_if(.., |row| is_gone(row));
+            taken.extend(gone.filter_map(|waiting| Some(Due { ts: open(&waiting)?, waiting })));
+        }
+        self.drop_empty();
+        taken.sort_unstable_by_key(Due::order);
+        taken
+    }
+
     /// Drops the first slots as long as they are empty: a bucket is kept for them otherwise.
     pub(crate) fn drop_empty(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.rows.is_empty()) {

@@ -240,7 +240,7 @@ impl State {
         arenas - pooled + self.rings.iter().map(Ring::bytes).sum::<usize>()
     }
 
-    /// Why rows in files could not be read, if that is why a batch was refused.
+    /// Why rows in files could not be read, if that is why a batch was refused or no row came out.
     pub fn failure(&self) -> Option<&SpillError> {
         self.failure.as_ref()
     }
@@ -269,7 +269,8 @@ impl State {
 
     /// Hands over up to `budget` rows that wait for their end, those that were matched meanwhile
     /// left out, in order of end and arrival: side, key value, time, stored row. Returns whether
-    /// more may be left.
+    /// more may be left: none is either when rows cannot be read back from a file, which
+    /// [`failure`](Self::failure) tells.
     ///
     /// `floors` (by side) are the times from which on rows are kept; `None`: none is. `ends` are
     /// what a side's rows have to add to their time to get their end.
@@ -295,9 +296,19 @@ impl State {
                 let end = i128::from(due.ts) + ends[side.index()];
                 Some((end, due.waiting.arrival, side, due))
             });
-            let Some((_, _, side, due)) = next.min_by_key(|next| (next.0, next.1)) else {
-                return false;
-            };
+            let next = next.min_by_key(|next| (next.0, next.1));
+            if self.has_cold() {
+                let before = next.map(|(end, arrival, ..)| (end, arrival));
+                match self.expire_cold(floors, ends, before, &mut each) {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(error) => {
+                        self.failure = Some(error);
+                        return false;
+                    }
+                }
+            }
+            let Some((_, _, side, due)) = next else { return false };
             let ahead = self.expiries[side.index()].as_mut().and_then(Expiry::take);
             if let Some(ahead) = ahead {
                 prefetch(self.arenas[side.index()].address(ahead.run));
@@ -329,6 +340,12 @@ impl State {
 /// Where a waiting row stands.
 #[inline]
 fn waiting_row(arena: &Arena, waiting: &Waiting) -> Stored {
+    waiting_run(arena, waiting).stored(waiting.row as usize)
+}
+
+/// The run that a waiting row stands in.
+#[inline]
+fn waiting_run(arena: &Arena, waiting: &Waiting) -> Run {
     // SAFETY: the handle was returned by `append`, which made the run, and it is live: a bucket is
     // retired only once none of its rows waits.
     let mut run = unsafe { Run::at(arena.address(waiting.run)) };
@@ -336,7 +353,7 @@ fn waiting_row(arena: &Arena, waiting: &Waiting) -> Stored {
         // SAFETY: a moved run names its successor, in the same bucket.
         run = unsafe { Run::at(arena.address(run.older())) };
     }
-    run.stored(waiting.row as usize)
+    run
 }
 
 impl Drop for State {

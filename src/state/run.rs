@@ -85,7 +85,7 @@ impl Word {
 }
 
 /// A run in an arena: an address, to be used while the run's bucket is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Run(*mut u8);
 
 impl Run {

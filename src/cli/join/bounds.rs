@@ -69,13 +69,14 @@ impl Bounds {
             SpecError::Overflow(_) => match self.on_full {
                 OnFull::Spill if self.ttl.is_some() => {
                     return Some(Failure::usage(
-                        "--on-full spill: rows with a --ttl stay in memory; leave one of them out",
+                        "--on-full spill: rows with a --ttl stay in memory, where the clock finds \
+                         those that have outlived it; leave one of them out",
                     ));
                 }
                 OnFull::Spill => {
                     return Some(Failure::usage(
-                        "--on-full spill goes with --between, all matches and --type inner or \
-                         semi: others wait in memory; choose block, shed or fail",
+                        "--on-full spill goes with --between and all matches: what --match, \
+                         --asof and --window wait with is memory; choose block or fail",
                     ));
                 }
                 _ => "--on-full shed",

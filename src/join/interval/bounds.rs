@@ -6,7 +6,7 @@ use super::IntervalJoin;
 use crate::error::{JoinError, SpecError};
 use crate::event::{EventBatch, Side};
 use crate::join::JoinSpec;
-use crate::join::spec::check::{LIVES, NOT_PLAIN, WAITS};
+use crate::join::spec::check::{LIVES, NOT_PLAIN};
 use crate::limits::{Limits, Overflow};
 
 /// Rows are put into files until one in so many bytes and rows that may stay is left in memory.
@@ -18,11 +18,9 @@ const FILTER_SHARE: u64 = 8;
 
 /// Whether the limits go with a spec, which may have been built under others.
 pub(super) fn check(spec: &JoinSpec, limits: &Limits) -> Result<(), SpecError> {
-    let waits = || Side::BOTH.iter().any(|&side| spec.kind().emits_unmatched(side));
     match limits.overflow {
         Overflow::Refuse => Ok(()),
         _ if spec.chooses() => Err(SpecError::Overflow(NOT_PLAIN)),
-        Overflow::Spill if waits() => Err(SpecError::Overflow(WAITS)),
         Overflow::Spill if spec.ttl().is_some() => Err(SpecError::Overflow(LIVES)),
         Overflow::Shed | Overflow::Spill => Ok(()),
     }

@@ -2,7 +2,6 @@
 
 use super::JoinSpecBuilder;
 use crate::error::SpecError;
-use crate::event::Side;
 use crate::join::Asof;
 use crate::limits::{
     Limits, Overflow, STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN, STATE_CHUNKS_WITHIN_BOUND,
@@ -12,8 +11,6 @@ use crate::time::IntervalError;
 /// Why rows stay where they are when state is full.
 pub(in crate::join) const NOT_PLAIN: &str =
     "rows are given up or put into files in interval joins of all matches only";
-pub(in crate::join) const WAITS: &str =
-    "rows that may come out unmatched are not put into files: inner and semi joins only";
 pub(in crate::join) const LIVES: &str =
     "rows with a time to live are not put into files; leave one of the two out";
 
@@ -22,13 +19,8 @@ impl JoinSpecBuilder {
         if limits.overflow != Overflow::Refuse && !is_plain {
             return Err(SpecError::Overflow(NOT_PLAIN));
         }
-        if limits.overflow == Overflow::Spill {
-            if Side::BOTH.iter().any(|&side| self.kind.emits_unmatched(side)) {
-                return Err(SpecError::Overflow(WAITS));
-            }
-            if self.ttl.is_some() {
-                return Err(SpecError::Overflow(LIVES));
-            }
+        if limits.overflow == Overflow::Spill && self.ttl.is_some() {
+            return Err(SpecError::Overflow(LIVES));
         }
         Ok(())
     }
