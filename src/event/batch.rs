@@ -285,12 +285,15 @@ impl EventBatch {
     pub fn words(&self, range: std::ops::Range<usize>) -> Option<&[[u8; 8]]> {
         let ends = &self.row_ends[range.clone()];
         let start = if range.start == 0 { 0 } else { self.row_ends[range.start - 1] };
+        let end = *ends.last()?;
+        if (end - start) as usize != 8 * ends.len() {
+            return None;
+        }
         // All are looked at, as that needs no branch.
         let differ = ends
             .iter()
             .zip(1..)
             .fold(0, |differ, (end, count)| differ | (end ^ (count * 8u32).wrapping_add(start)));
-        let end = *ends.last()?;
         (differ == 0).then(|| self.rows[start as usize..end as usize].as_chunks().0)
     }
 

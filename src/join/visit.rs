@@ -156,12 +156,15 @@ impl<'a, E: Emit> Visit for ConditionVisit<'a, E> {
 /// each side, so that what is done with the event of the batch is done once for all its partners.
 pub(super) struct IntPairs<'a, E, const IS_LEFT: bool> {
     general: PairVisit<'a, E>,
+    /// The rows of the batch, if each is eight bytes.
+    words: Option<&'a [[u8; 8]]>,
 }
 
 impl<'a, E: Emit, const IS_LEFT: bool> IntPairs<'a, E, IS_LEFT> {
     /// For a batch of the side, if [`PairVisit::is_short`].
     pub(super) fn new(general: PairVisit<'a, E>) -> Self {
-        IntPairs { general }
+        let words = general.batch.words(0..general.batch.len());
+        IntPairs { general, words }
     }
 
     pub(super) fn singles(&self) -> [u64; 2] {
@@ -179,7 +182,11 @@ impl<'a, E: Emit, const IS_LEFT: bool> Visit for IntPairs<'a, E, IS_LEFT> {
         let PairVisit { batch, hasher, .. } = &self.general;
         // Whoever does not look at the key does not pay for getting it back.
         let key = Key::Int(hasher.unmix_int(batch.keys()[index]));
-        Event { key, ts: batch.timestamps()[index], row: batch.stored_row(index) }
+        let row = match self.words {
+            Some(words) => &words[index],
+            None => batch.stored_row(index),
+        };
+        Event { key, ts: batch.timestamps()[index], row }
     }
 
     #[inline(always)]

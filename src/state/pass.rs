@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use super::hits::Hits;
 use super::probe::{BatchStats, Class, Probe};
+use super::run::Word;
 use super::table::{Entry, Line};
 use super::ttl::back_of;
 use crate::event::{EventBatch, Side};
@@ -102,6 +103,8 @@ pub(super) struct Pass<'a> {
     pub(super) keys: &'a [u64],
     ts: &'a [i64],
     start: usize,
+    /// The rows of the range, if each is eight bytes.
+    words: Option<&'a [[u8; 8]]>,
     /// Of the range, or empty.
     pub(super) classes: &'a [Class],
     pub(super) probe: Probe,
@@ -128,6 +131,7 @@ impl<'a> Pass<'a> {
             keys: &batch.keys()[range.clone()],
             ts: &batch.timestamps()[range.clone()],
             start: range.start,
+            words: batch.words(range.clone()),
             classes: classes.get(range).unwrap_or(&[]),
             probe,
             stats: BatchStats::default(),
@@ -161,6 +165,15 @@ impl<'a> Pass<'a> {
     #[inline]
     pub(super) fn stored_row(&self, place: u8) -> &'a [u8] {
         self.batch.stored_row(self.index(place))
+    }
+
+    /// How the row of an event is kept if it fits a word.
+    #[inline]
+    pub(super) fn word(&self, place: u8) -> Option<Word> {
+        match self.words {
+            Some(words) => Some(Word::whole(words[usize::from(place)])),
+            None => Word::in_place(self.stored_row(place)),
+        }
     }
 
     /// The index in the batch.

@@ -449,9 +449,7 @@ impl Tally {
         let is_first = is_match & !was_matched;
         self.pairs += u64::from(is_match);
         self.first += u64::from(is_first);
-        if tag & LATE != 0 {
-            self.late_first += u64::from(is_first);
-        }
+        self.late_first += u64::from(is_first & (tag & LATE != 0));
     }
 
     pub(super) fn add_to(&self, stats: &mut BatchStats) {

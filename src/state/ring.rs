@@ -221,17 +221,9 @@ impl Ring {
         self.row_count += count;
     }
 
-    /// How a row is kept: in its word, or as bytes in the bucket at `place`.
-    #[inline]
-    pub(crate) fn keep_row(&mut self, place: usize, row: &[u8]) -> Word {
-        match Word::in_place(row) {
-            Some(word) => word,
-            None => self.keep_long_row(place, row),
-        }
-    }
-
+    /// Keeps a row that does not fit a word as bytes in the bucket at `place`.
     #[inline(never)]
-    fn keep_long_row(&mut self, place: usize, row: &[u8]) -> Word {
+    pub(crate) fn keep_long_row(&mut self, place: usize, row: &[u8]) -> Word {
         let bucket = &mut self.buckets[place];
         if bucket.bump.is_none() {
             let bump = self.bump_pool.pop().unwrap_or_default();

@@ -61,11 +61,17 @@ pub(crate) struct Word {
 }
 
 impl Word {
+    /// A row of eight bytes, in place.
+    #[inline]
+    pub(crate) fn whole(bytes: [u8; 8]) -> Word {
+        Word { bits: u64::from_ne_bytes(bytes), flag: WHOLE_WORD }
+    }
+
     /// A row of up to eight bytes, in place; `None` for a longer one.
     #[inline]
     pub(crate) fn in_place(row: &[u8]) -> Option<Word> {
         if let Ok(bytes) = <[u8; 8]>::try_from(row) {
-            return Some(Word { bits: u64::from_ne_bytes(bytes), flag: WHOLE_WORD });
+            return Some(Word::whole(bytes));
         }
         if row.len() > 8 {
             return None;

@@ -75,7 +75,7 @@ impl State {
         }
         // SAFETY: as above.
         let run = unsafe { Run::at(arena.address(handle)) };
-        let word = Word::in_place(pass.stored_row(place));
+        let word = pass.word(place);
         let Some(word) = word.filter(|_| !run.is_full()) else { return false };
         run.push(ts, word, self.sequences[own] & SEQUENCE_MASK | flag);
         self.sequences[own] = self.sequences[own].wrapping_add(1);
@@ -206,7 +206,10 @@ impl State {
         let (ring, arena) = (&mut self.rings[own], &mut self.arenas[own]);
         let bucket = ring.place(ring.number_of(ts), arena)?;
         let (handle, address) = ring.allocate_run(bucket, 0, arena)?;
-        let word = ring.keep_row(bucket, pass.stored_row(place));
+        let word = match pass.word(place) {
+            Some(word) => word,
+            None => ring.keep_long_row(bucket, pass.stored_row(place)),
+        };
         // SAFETY: the ring handed out `run_bytes` bytes, aligned to 16, for this run alone.
         unsafe { Run::create_single(address, rest, 0, ts, word, tag) };
         entry.set_head(pass.side, handle);
@@ -235,7 +238,7 @@ impl State {
             // SAFETY: a live handle of a chain leads to a run; directories are in no bucket.
             let run = unsafe { Run::at(arena.address(head)) };
             if !run.is_full()
-                && let Some(word) = Word::in_place(pass.stored_row(place))
+                && let Some(word) = pass.word(place)
             {
                 return Ok(self.push(place, (head, run), word, flags, pass));
             }
@@ -274,7 +277,7 @@ impl State {
         let number = self.rings[own].bucket_for(pass.ts(place), newest);
         let (spot, walked) = find_spot(self, entry, side, number);
         if let Spot::Here(handle, run) = spot
-            && let Some(word) = Word::in_place(pass.stored_row(place))
+            && let Some(word) = pass.word(place)
         {
             return Ok(self.push(place, (handle, run), word, flags, pass));
         }
@@ -296,7 +299,10 @@ impl State {
                 (handle, run)
             }
         };
-        let word = self.rings[own].keep_row(bucket, pass.stored_row(place));
+        let word = match pass.word(place) {
+            Some(word) => word,
+            None => self.rings[own].keep_long_row(bucket, pass.stored_row(place)),
+        };
         let stored = self.push(place, (handle, run), word, flags, pass);
         if walked > RUNS_WALKED_MAX {
             self.make_directory(side, entry);

@@ -56,8 +56,8 @@ pub struct EngineRun {
     pub notes: Vec<String>,
 }
 
-/// Batches' worth of event time that a feed may run ahead of the slowest one. More would be buffered
-/// twice over where feeds drift apart, and rows would come in another order than their times'.
+/// Batches' worth of event time that a feed may run ahead of the slowest one. With more, rows are
+/// buffered for longer, and come in another order than their times'.
 const DRIFT_BATCHES: u64 = 8;
 
 /// An id and a key.
