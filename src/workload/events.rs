@@ -132,6 +132,20 @@ impl Events {
         &self.sides[side.index()]
     }
 
+    /// The first so many of each side; by [`Side::index`].
+    pub(in crate::workload) fn first(&self, counts: [usize; 2]) -> Events {
+        let first = |side: Side| {
+            let (of, count) = (self.side(side), counts[side.index()].min(self.side(side).len()));
+            SideEvents {
+                keys: of.keys[..count].to_vec(),
+                ts: of.ts[..count].to_vec(),
+                ids: of.ids[..count].to_vec(),
+                payload_bytes: of.payload_bytes,
+            }
+        };
+        Events { workload: self.workload, seed: self.seed, sides: Side::BOTH.map(first) }
+    }
+
     /// Events of both sides together.
     pub fn len(&self) -> usize {
         self.sides.iter().map(SideEvents::len).sum()

@@ -49,6 +49,48 @@ fn the_pairs_are_those_of_the_join_alone() {
 }
 
 #[test]
+fn pairs_are_compared_with_an_offline_join_or_it_is_said_why_not() {
+    let dir = Dir::new();
+    // Whatever the engine does with keys, also where events are made as it goes.
+    for args in ["--hot-keys force", "--hot-keys off --soak --check", "--scenario disorder"] {
+        let load = format!("{SMALL} --rate 20_000 --duration 300ms {args}");
+        let ran = dir.run(&load);
+        let row: Value = serde_json::from_str(ran.out.lines().next().unwrap()).expect("JSON");
+        assert_eq!(row["checked_against"], "an offline join", "{args}");
+        let hot_keys = args.split_whitespace().nth(1).filter(|_| args.contains("--hot-keys"));
+        assert_eq!(row["hot_keys"], hot_keys.unwrap_or("auto"), "{args}");
+    }
+    // Two cores, of which one would have everything.
+    let forced = "load --workload w2 --hot-keys force --keys 2 --interval 0..50ms --cores 2";
+    let forced = format!("{forced} --rate 60_000 --duration 600ms --output-format json");
+    let forced: Value = serde_json::from_str(&dir.run(&forced).ok().out).expect("one row");
+    assert!(number(&forced, "keys_split") > 0, "{forced}");
+    assert_eq!(forced["checked_against"], "an offline join", "{forced}");
+    let text = "load --workload w2 --cores 1 --duration 300ms";
+    let text = |args: &str| dir.run(&format!("{text} {args}")).ok().out;
+    let out = text("--rate 20000");
+    assert!(out.contains("pairs and checksum of each load are those of an offline join"), "{out}");
+    assert!(out.contains("pairs measured"), "{out}");
+    let out = text("--rate 2e4 --event-rate 500 --disorder 100ms --late-share 10%");
+    assert!(out.contains("of the others with nothing (20.00 k/s: events that are late"), "{out}");
+}
+
+#[test]
+fn warnings_say_which_scenario_and_nothing_that_cannot_be_done() {
+    let dir = Dir::new();
+    let load = "load --workload w2 --cores 1 --rate 500 --duration 300ms";
+    let ran = dir.run(&format!("{load} --scenario slow-sink")).ok();
+    let told = "warning: at 500 events/s, scenario slow-sink: sinks stand still for 20ms each 1s";
+    assert!(ran.err.contains(told) && ran.err.contains("--duration 3s90ms or more"), "{}", ran.err);
+    assert!(!ran.err.contains("fewer --cores"), "{}", ran.err);
+    let often = "--scenario slow-sink --sink-pause 1ms --sink-pause-every 20ms";
+    let ran = dir.run(&format!("{load} {often}")).ok();
+    assert!(!ran.err.contains("stand still"), "{}", ran.err);
+    let ran = dir.run("load --workload w2 --cores 1 --rate 1e9 --duration 5ms").ok();
+    assert!(!ran.err.contains("fewer --cores"), "{}", ran.err);
+}
+
+#[test]
 fn latency_counts_what_the_engine_was_told_to_wait() {
     let rows = |linger: &str| {
         let args = format!("--rate 2000 --duration 600ms --batch 4096 --linger {linger}");
@@ -94,11 +136,20 @@ fn rates_make_a_curve_and_a_plot() {
 fn the_highest_rate_is_looked_for() {
     let dir = Dir::new();
     let args = "--duration 60ms --warm-up 0 --rate 2e4 --find-max --plot max.svg";
-    // A bound that every rate breaks: the search ends at one event a second, where the duration
-    // has none.
-    let none = rows(&dir, &format!("{args} --slo 1ns"));
+    // A bound that every rate breaks: the search ends soon, and not well.
+    let told = "no rate meets the bound of 1 ns on p99: the lowest tried was 625 events/s";
+    let none = dir.run(&format!("{SMALL} {args} --slo 1ns")).fails(1, &["--find-max", told]);
+    let none: Vec<Value> =
+        none.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let last = none.last().unwrap();
     assert_eq!((&last["max_rate"], number(last, "slo_ns")), (&Value::Null, 1));
+    assert_eq!(last["lowest_rate"], 625.0);
+    // 20,000 events a second, halved five times, each tried twice.
+    assert_eq!(none.len(), 2 * 6 + 1);
+    assert!(none[..12].iter().all(|row| row["meets_bound"] == false), "{none:?}");
+    let tries: Vec<u64> = none[..12].iter().map(|row| number(row, "try")).collect();
+    assert_eq!(tries, [1, 2].repeat(6));
+    assert!(dir.read("max.svg").contains("bound on p99"), "the figures are drawn all the same");
     let found = rows(&dir, &format!("{args} --slo 10s"));
     let best = found.last().unwrap()["max_rate"].as_f64().expect("a rate");
     let tried = &found[..found.len() - 1];
@@ -186,7 +237,8 @@ fn a_soak_says_what_grows_and_ends_accordingly() {
         // A machine that is so busy that there are few samples says nothing.
         assert!(["steady", "unclear"].contains(&soak_of["verdict"].as_str().unwrap()), "{row}");
     }
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let too_few = soak_of["verdict"] == "too_few";
+    assert_eq!(ran.code, Some(i32::from(too_few)), "{}", ran.err);
     assert!(number(soak_of, "samples") as usize <= row["samples"].as_array().unwrap().len());
     assert!(soak_of["fill_s"].as_f64().is_some_and(|fill| (0.4..0.6).contains(&fill)), "{row}");
     for name in ["rss", "state", "latency_p99"] {
@@ -199,8 +251,14 @@ fn a_soak_says_what_grows_and_ends_accordingly() {
     }
     // Rows of w1a are kept for 365 s of event time, which this load never gets to.
     let short = "load --workload w1a --cores 1 --rate 1000 --soak --duration 400ms";
-    let ran = dir.run(&format!("{short} --sample-every 10ms")).ok();
-    assert!(ran.out.contains("too short to say"), "{}", ran.out);
+    let short = format!("{short} --sample-every 10ms");
+    let ran = dir.run(&short).fails(1, &["the soak has no verdict: too short to say"]);
+    assert!(ran.out.contains("too short to say") && !ran.out.contains("steady"), "{}", ran.out);
+    let ran = dir.run(&format!("{short} --output-format json")).fails(1, &[]);
+    let row: Value = serde_json::from_str(&ran.out).expect("one row");
+    for series in ["rss", "state", "latency_p99"] {
+        assert_eq!(row["soak"][series]["verdict"], "too_short", "{row}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod values;
 use std::io::IsTerminal;
 
 pub use args::Args;
-pub(super) use report::shape;
+pub(super) use report::{hot_keys_name, shape};
 pub(super) use values::{closed_ms, count, workload};
 
 use serde_json::Value;

@@ -160,7 +160,7 @@ impl Row {
     }
 }
 
-fn hot_keys_name(hot_keys: HotKeys) -> &'static str {
+pub(in crate::cli) fn hot_keys_name(hot_keys: HotKeys) -> &'static str {
     match hot_keys {
         HotKeys::Auto => "auto",
         HotKeys::Off => "off",

@@ -6,14 +6,13 @@ use clap::ValueEnum;
 
 use crate::cli::Failure;
 use crate::cli::bench::{closed_ms, count, workload};
-use crate::cli::choices::{Idle, Runtime, SimdChoice};
+use crate::cli::choices::{HotKeysChoice, Idle, Runtime, SimdChoice};
 use crate::cli::layout::LayoutArgs;
 use crate::cli::load::scenario::ScenarioArgs;
 use crate::cli::load::soak::SoakArgs;
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{ShapeArgs, event_rate};
 use crate::cli::text::show_span;
-use crate::exchange::HotKeys;
 use crate::limits::{LANE_BATCHES_DEFAULT, LANE_BATCHES_MAX};
 use crate::runtime::{CoreChoice, Topology};
 use crate::state::Simd;
@@ -35,9 +34,16 @@ A rate is kept up with when the last event is joined at most 1 % of the duration
 the end. Latency includes --linger, how late producers are by themselves (shown beside it), and what
 else the machine does.
 
+Pairs and checksum of a load of up to 2 million events (of any with --check) that was pushed whole
+are compared with an offline join of the same events; a join that finds other pairs ends with exit
+status 1. Percentiles are of the pairs measured: those that were due after the warm-up.
+
+--find-max halves the rate until one is good; where 1,000 events a second (or a tenth of --rate) are
+not, it ends with exit status 1 and says what p99 was there.
+
 A soak is `--soak --duration 1h`: events are made while it runs, and memory, state and latency are
 looked at from time to time. It says what grows over the second half; exit status 1 if memory or
-state does.
+state does, and as well if the run is too short to say.
 
 Ctrl-C ends a load early: the figures are of what ran until then, and say so. A second one ends it
 at once, without.";
@@ -64,7 +70,7 @@ pub struct Args {
     )]
     rates: Vec<f64>,
     /// Looks for the highest rate that is kept up with and whose p99 is within --slo, to 5 %; a
-    /// rate has two tries
+    /// rate has two tries. Exit status 1 if there is none
     #[arg(long, conflicts_with = "rates")]
     find_max: bool,
     /// The bound on p99 for --find-max
@@ -94,6 +100,10 @@ pub struct Args {
     /// How the engine's cores wait
     #[arg(long, value_name = "STRATEGY", default_value = "auto")]
     idle: Idle,
+    /// Keys that are too much for one core: auto splits those that sampling finds over all cores;
+    /// force splits every key now and then
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    hot_keys: HotKeysChoice,
     /// The instructions that compare times; auto: the widest of this machine
     #[arg(long, value_name = "LEVEL", default_value = "auto")]
     simd: SimdChoice,
@@ -120,6 +130,10 @@ pub struct Args {
         value_parser = count, allow_negative_numbers = true
     )]
     seed: u64,
+    /// Compares pairs and checksum with an offline join of the same events also where these are
+    /// more than 2 million; without it, those are compared with nothing
+    #[arg(long)]
+    check: bool,
     /// Latency over load, as a chart (.svg) or as a page with all figures and plots over time that
     /// can be sent to others (.html)
     #[arg(long, value_name = "FILE.svg|.html", value_parser = PlotFile::parse)]
@@ -192,6 +206,8 @@ pub(super) enum Rates {
 /// Where the search for the highest rate begins.
 const RATE_FIRST: f64 = 100_000.0;
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
+/// Loads of so many events are joined once more offline, which takes about half a second.
+const CHECK_EVENTS_MAX: u64 = 2_000_000;
 
 impl Args {
     pub(super) fn rates(&self) -> Result<Rates, Failure> {
@@ -250,7 +266,7 @@ impl Args {
                 runtime: self.runtime.into(),
                 idle: self.idle.into(),
                 simd: self.simd.resolve()?.unwrap_or_else(Simd::detect),
-                hot_keys: HotKeys::default(),
+                hot_keys: self.hot_keys.into(),
             },
             linger: wall("--linger", self.linger)?,
             batch: usize::from(self.batch),
@@ -283,6 +299,16 @@ impl Args {
             return Err(Failure::usage("--soak is for one rate; give it with --rate"));
         }
         Ok(scenarios)
+    }
+
+    /// Whether a load is compared with an offline join.
+    pub(super) fn checks(&self, plan: &LoadPlan) -> bool {
+        self.check || plan.event_count() <= CHECK_EVENTS_MAX
+    }
+
+    /// Whether that was asked for.
+    pub(super) fn check(&self) -> bool {
+        self.check
     }
 
     pub(super) fn seed(&self) -> u64 {

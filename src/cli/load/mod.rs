@@ -5,6 +5,7 @@ mod page;
 mod report;
 mod scenario;
 mod soak;
+mod warnings;
 
 pub use args::Args;
 
@@ -16,7 +17,10 @@ use crate::cli::join::{memory_bytes, show_size};
 use crate::cli::text::{show_ns, show_rate, show_span};
 use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
 use crate::workload::Events;
-use crate::workload::load::{self, LoadPlan, LoadRun, Pace, Scenario, Supply, scenario_events};
+use crate::workload::bench::OFFLINE_JOIN;
+use crate::workload::load::{
+    self, LoadPlan, LoadRun, Scenario, Supply, joined_offline, scenario_events,
+};
 use args::Rates;
 use report::Row;
 
@@ -47,7 +51,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(plot) = plot {
         plot.write_page(&report::chart(&rows, max), &page::page(&rows, max))?;
     }
-    stopped.map_or_else(|| grown(&rows), Err)
+    if let Some(stopped) = stopped {
+        return Err(stopped);
+    }
+    grown(&rows)?;
+    none_found(&rows, max)
 }
 
 /// Prints the figures, but for those that were printed as they came.
@@ -68,6 +76,8 @@ fn show(args: &Args, rows: &mut [Row], max: Option<Max>) -> Result<(), Failure> 
 struct Max {
     rate: Option<f64>,
     slo_ns: u64,
+    /// The lowest rate that was tried, and its p99, if it had pairs.
+    lowest: Option<(f64, Option<u64>)>,
     /// It was stopped: this is the highest good rate so far.
     stopped: bool,
 }
@@ -75,16 +85,24 @@ struct Max {
 /// Fails if a soak found that something grows.
 fn grown(rows: &[Row]) -> Result<(), Failure> {
     for row in rows {
-        let growing = row.soak.as_ref().map(|soak| soak.failures()).unwrap_or_default();
-        if !growing.is_empty() {
+        if let Some(failure) = row.soak.as_ref().and_then(|soak| soak.failure()) {
             return Err(Failure::failed(format!(
-                "{} grew over the second half of the soak (scenario {}); the figures are above",
-                growing.join(", "),
+                "{failure} (scenario {}); the figures are above",
                 row.plan.scenario.name()
             )));
         }
     }
     Ok(())
+}
+
+/// Fails if a search has found no rate.
+fn none_found(rows: &[Row], max: Option<Max>) -> Result<(), Failure> {
+    match max {
+        Some(max @ Max { rate: None, .. }) if !rows.is_empty() => {
+            Err(Failure::failed(format!("--find-max: {}", max_text(max))))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn max_text(max: Max) -> String {
@@ -95,7 +113,19 @@ fn max_text(max: Max) -> String {
             if stopped { ", of those tried before the search was stopped" } else { "" },
             show_rate(rate).trim()
         ),
-        (None, false) => format!("p99 is over {slo} at every rate; a shorter --linger may help"),
+        (None, false) => {
+            let lowest = max.lowest.map(|(rate, p99_ns)| {
+                let p99 = p99_ns.map_or("no pair was measured".to_owned(), |ns| {
+                    format!("p99 was {}", show_ns(ns))
+                });
+                format!("the lowest tried was {} events/s, where {p99}", show_rate(rate).trim())
+            });
+            format!(
+                "no rate meets the bound of {slo} on p99: {}; a shorter --linger may help, or a \
+                 quieter machine",
+                lowest.unwrap_or_else(|| "none was tried".to_owned())
+            )
+        }
         (None, true) => {
             format!("the search was stopped before it had a rate with p99 within {slo}")
         }
@@ -128,7 +158,7 @@ impl Runner<'_> {
         let found = load::find_max(first, |rate| {
             let plan = LoadPlan { rate: rate.round(), ..plan.clone() };
             self.prepare(&plan)?;
-            self.load(plan)?;
+            self.load(plan, Some(slo_ns))?;
             Ok::<bool, Failure>(self.rows.last().is_some_and(|row| row.holds(slo_ns)))
         });
         let good = self.rows.iter().filter(|row| !row.run.stopped && row.holds(slo_ns));
@@ -137,7 +167,14 @@ impl Runner<'_> {
             Ok(rate) => (rate.map(f64::round), false),
             Err(_) => (best, true),
         };
-        self.max = Some(Max { rate, slo_ns, stopped });
+        let lowest = self.rows.iter().min_by(|a, b| a.plan.rate.total_cmp(&b.plan.rate));
+        // Of two tries the better one.
+        let p99 = |of: f64| {
+            let rows = self.rows.iter().filter(move |row| row.plan.rate == of);
+            rows.filter_map(|row| row.latency(0.99)).min()
+        };
+        let lowest = lowest.map(|row| (row.plan.rate, p99(row.plan.rate)));
+        self.max = Some(Max { rate, slo_ns, lowest, stopped });
         found.map(drop)
     }
 
@@ -146,7 +183,7 @@ impl Runner<'_> {
         let most = rates.iter().copied().fold(0.0, f64::max);
         self.prepare(&LoadPlan { rate: most, ..plan.clone() })?;
         for &rate in rates {
-            self.load(LoadPlan { rate, ..plan.clone() })?;
+            self.load(LoadPlan { rate, ..plan.clone() }, None)?;
         }
         Ok(())
     }
@@ -154,7 +191,8 @@ impl Runner<'_> {
     /// Makes the events that a plan needs, unless there are as many, or a soak makes them as it
     /// goes.
     fn prepare(&mut self, plan: &LoadPlan) -> Result<(), Failure> {
-        if self.args.soak.is_on() {
+        // What is to be joined offline in the end has to fit memory, too.
+        if self.args.soak.is_on() && !self.args.check() {
             return Ok(());
         }
         let shape = shape(plan.scenario);
@@ -170,13 +208,16 @@ impl Runner<'_> {
             Failure::usage(format!(
                 "{} events/s for {:.0} s are {} in memory before the engine gets any, and {} (a \
                  quarter of what there is) are allowed; give a lower rate, a shorter --duration, \
-                 or --soak, which makes events as it goes",
+                 or --soak without --check, which makes events as it goes",
                 show_rate(plan.rate).trim(),
                 plan.duration.as_secs_f64(),
                 show_size(bytes),
                 show_size(allowed)
             ))
         })?;
+        if self.args.soak.is_on() {
+            return Ok(());
+        }
         // The old ones go first: there may not be room for both.
         self.events = None;
         let events = scenario_events(plan.workload, shape, self.args.seed(), count.max(1));
@@ -184,11 +225,11 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Runs one load.
+    /// Runs one load, within a bound on p99 if it is one of a search.
     ///
     /// # Errors
     /// [`Failure::Interrupted`] after Ctrl-C; if it had begun, its row is there.
-    fn load(&mut self, plan: LoadPlan) -> Result<(), Failure> {
+    fn load(&mut self, plan: LoadPlan, slo_ns: Option<u64>) -> Result<(), Failure> {
         if let Some(signal) = os::interrupted() {
             return Err(self.stopped_between(signal));
         }
@@ -213,11 +254,20 @@ impl Runner<'_> {
         if self.rows.is_empty() {
             run.notes.iter().for_each(|note| Console::stderr().note(note));
         }
+        let checked_against = self.check(&plan, supply, &run)?;
         let soak = &self.args.soak;
         let soak = soak.is_on().then(|| soak.judge(&plan, &run));
-        let warnings = warnings(&plan, &run);
+        let warnings = warnings::warnings(&plan, &run);
         warnings.iter().for_each(|warning| Console::stderr().warning(warning));
-        let row = Row { plan, run, seed: self.args.seed(), soak, warnings };
+        let tries = self
+            .rows
+            .iter()
+            .filter(|row| (row.plan.rate, row.plan.scenario) == (plan.rate, plan.scenario));
+        let number = tries.count() as u32 + 1;
+        let seed = self.args.seed();
+        let meets_bound = None;
+        let mut row = Row { plan, run, seed, number, meets_bound, checked_against, soak, warnings };
+        row.meets_bound = slo_ns.map(|slo_ns| row.holds(slo_ns));
         if self.args.is_json() {
             out_line(&row.json(self.args).to_string())?;
         }
@@ -235,6 +285,32 @@ impl Runner<'_> {
         }
     }
 
+    /// Joins the events of a load offline, if they are few or that was asked for, and compares.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] when the load has found other pairs.
+    fn check(
+        &self,
+        plan: &LoadPlan,
+        supply: Supply<'_>,
+        run: &LoadRun,
+    ) -> Result<Option<&'static str>, Failure> {
+        if !self.args.checks(plan) || !run.has_all_pairs() {
+            return Ok(None);
+        }
+        let expected = joined_offline(plan, supply);
+        if run.outcome == expected {
+            return Ok(Some(OFFLINE_JOIN));
+        }
+        Err(Failure::failed(format!(
+            "{} events/s, scenario {}: found {}, but {OFFLINE_JOIN} of the same events has \
+             {expected}; the join is wrong, so there are no figures",
+            show_rate(plan.rate).trim(),
+            plan.scenario.name(),
+            run.outcome
+        )))
+    }
+
     /// Stopped before a load had begun.
     fn stopped_between(&self, signal: StopSignal) -> Failure {
         let what = match self.rows.is_empty() {
@@ -248,57 +324,4 @@ impl Runner<'_> {
 /// The scenario that events are made for: most change only when they are due.
 fn shape(scenario: Scenario) -> Scenario {
     if scenario.shapes_events() { scenario } else { Scenario::None }
-}
-
-/// Of the latencies' p99: what producers may add to it by themselves before it is said.
-const PRODUCER_LATE_SHARE: f64 = 0.2;
-/// Pairs that the 99th percentile needs at least to mean anything.
-const PAIRS_MIN: u64 = 1_000;
-
-/// What makes the figures mean something else than they seem to.
-fn warnings(plan: &LoadPlan, run: &LoadRun) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let at = format!("at {} events/s", show_rate(plan.rate).trim());
-    let late_ns = run.producer_late_ns.value_at_quantile(0.99);
-    let p99_ns = run.latency_ns.value_at_quantile(0.99);
-    if run.producers_were_the_limit() {
-        warnings.push(format!(
-            "{at}: a producer used {:.0} % of a core, so the producers may be what fell behind, \
-             not the engine; give more --producers, or fewer --cores",
-            run.producer_cpu * 100.0
-        ));
-    } else if late_ns as f64 > PRODUCER_LATE_SHARE * p99_ns as f64 && !run.latency_ns.is_empty() {
-        let advice = match plan.pace {
-            Pace::Spin => "leave them a core of their own: fewer --cores, a quieter machine",
-            Pace::Sleep => "give them a core of their own (fewer --cores) and --pace spin",
-        };
-        warnings.push(format!(
-            "{at}: by the producers' own doing events were pushed {} late at p99, which is part of \
-             the latency; {advice}",
-            show_ns(late_ns)
-        ));
-    }
-    if run.pushed < run.events && !run.stopped {
-        warnings.push(format!(
-            "{at}: {:.1} % of the events were given up, as the engine was behind by the whole \
-             duration; percentiles are of the others, and would be higher in a longer run",
-            (run.events - run.pushed) as f64 * 100.0 / run.events as f64
-        ));
-    }
-    if run.latency_ns.len() < PAIRS_MIN && !run.stopped {
-        let advice = match plan.scenario {
-            Scenario::Burst { every, .. } if every > plan.duration / 2 => {
-                "give a shorter period of bursts: all events of one come at its beginning"
-            }
-            _ => {
-                "give a longer --duration, or a workload whose partners come sooner (w2, or free \
-                 with fewer --keys)"
-            }
-        };
-        warnings.push(format!(
-            "{at}: {} pairs were measured, too few for percentiles; {advice}",
-            run.latency_ns.len()
-        ));
-    }
-    warnings
 }

@@ -35,6 +35,8 @@ pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
     if let Some(stopped) = report::stopped(rows) {
         parts.push(Part::Verdict(stopped, false));
     }
+    parts.extend(report::checked(rows).map(Part::Paragraph));
+    parts.extend(report::retried(rows).into_iter().map(Part::Paragraph));
     for warning in rows.iter().flat_map(|row| &row.warnings) {
         parts.push(Part::Verdict(format!("Warning: {warning}"), false));
     }
@@ -197,6 +199,8 @@ fn reading() -> Vec<String> {
         "A load is kept up with when the last event was joined at most 1 % of the duration (or \
          20 ms) after the end. Beyond that, latency is the length of a queue and grows with the \
          duration.",
+        "Pairs measured are those that were due after the warm-up; all are joined, and what they \
+         were compared with stands above.",
         "Latency includes the linger time, in which events wait for their batch to fill, and how \
          late events were pushed by the producers' own doing (push late p99 in the table).",
         "State is what is allocated for buffered rows. It is in use, or waits in pools to be used \

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::bench::shape;
+use crate::cli::bench::{hot_keys_name, shape};
 use crate::cli::load::scenario::describe;
 use crate::cli::load::soak::{Soak, samples_json};
 use crate::cli::load::{Args, Max};
 use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
 use crate::cli::text::{columns_right, show_count, show_ns, show_rate, show_span};
 use crate::workload::Workload;
+use crate::workload::bench::OFFLINE_JOIN;
 use crate::workload::load::{LoadPlan, LoadRun, Scenario};
 
 /// One rate.
@@ -16,6 +17,12 @@ pub(super) struct Row {
     pub(super) plan: LoadPlan,
     pub(super) run: LoadRun,
     pub(super) seed: u64,
+    /// Which try of its rate and scenario it is, from 1.
+    pub(super) number: u32,
+    /// Whether it kept up within the bound of a search, if it is of one.
+    pub(super) meets_bound: Option<bool>,
+    /// What pairs and checksum were compared with, if they were.
+    pub(super) checked_against: Option<&'static str>,
     /// What a soak came to.
     pub(super) soak: Option<Soak>,
     /// What makes its figures mean something else than they seem to.
@@ -38,7 +45,7 @@ impl Row {
         self.run.kept_up() && !self.run.latency_ns.is_empty() && p99_ns <= slo_ns
     }
 
-    fn latency(&self, quantile: f64) -> Option<u64> {
+    pub(super) fn latency(&self, quantile: f64) -> Option<u64> {
         let latency = &self.run.latency_ns;
         (!latency.is_empty()).then(|| latency.value_at_quantile(quantile))
     }
@@ -98,7 +105,14 @@ impl Row {
             "chunk_bytes": plan.layout.chunk_bytes,
             "reserve_bytes": plan.layout.reserve_bytes,
         });
-        for (name, value) in shape_json(&plan.workload) {
+        let more = [
+            ("checked_against", json!(self.checked_against)),
+            ("try", json!(self.number)),
+            ("meets_bound", json!(self.meets_bound)),
+            ("hot_keys", json!(hot_keys_name(plan.setup.hot_keys))),
+            ("keys_split", json!(run.keys_split)),
+        ];
+        for (name, value) in more.into_iter().chain(shape_json(&plan.workload)) {
             object[name] = value;
         }
         if let Some(soak) = &self.soak {
@@ -132,6 +146,10 @@ impl Row {
 /// The last line of a search in JSON.
 pub(super) fn max_json(max: Max) -> Value {
     let mut object = json!({ "max_rate": max.rate, "slo_ns": max.slo_ns });
+    if let (None, Some((rate, p99_ns))) = (max.rate, max.lowest) {
+        object["lowest_rate"] = json!(rate);
+        object["lowest_p99_ns"] = json!(p99_ns);
+    }
     if max.stopped {
         object["stopped"] = json!(true);
     }
@@ -174,7 +192,7 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Vec<String>> {
     let mut head = if names { vec!["scenario"] } else { Vec::new() };
     head.extend(["offered/s", "achieved/s", "kept up"]);
     head.extend(QUANTILES.map(|(_, title, _)| title));
-    head.extend(["max", "push late p99", "pairs"]);
+    head.extend(["max", "push late p99", "pairs measured"]);
     let has_late_rows = rows.iter().any(|row| row.run.late_rows > 0);
     if has_late_rows {
         head.push("late rows");
@@ -218,9 +236,57 @@ pub(super) fn table(rows: &[Row]) -> String {
     if has_scenarios(rows) {
         scenarios(rows).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     }
+    checked(rows).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    retried(rows).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     stopped(rows).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     rows.iter().filter_map(|row| row.soak.as_ref()).for_each(|soak| text.push_str(&soak.text()));
     text
+}
+
+/// What pairs were compared with, or why with nothing.
+pub(super) fn checked(rows: &[Row]) -> Option<String> {
+    let unchecked: Vec<&Row> = rows.iter().filter(|row| row.checked_against.is_none()).collect();
+    let (all, of) = (rows.len(), unchecked.len());
+    if all == of && all == 0 {
+        return None;
+    }
+    if of == 0 {
+        return Some(format!("pairs and checksum of each load are those of {OFFLINE_JOIN}"));
+    }
+    let why = |row: &Row| match &row.run {
+        run if run.stopped => "it was stopped",
+        run if run.pushed < run.events => "not all of its events were pushed",
+        run if run.late_rows > 0 => "events that are late are not joined",
+        _ => "it is too large, without --check",
+    };
+    let mut reasons: Vec<String> = Vec::new();
+    for row in unchecked {
+        let reason = format!("{}: {}", row.name(rows), why(row));
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    let more = reasons.len().saturating_sub(REASONS_MAX);
+    reasons.truncate(REASONS_MAX);
+    let more = if more > 0 { format!("; {more} more") } else { String::new() };
+    Some(format!(
+        "pairs and checksum of {} of {all} loads were compared with {OFFLINE_JOIN}, of the others \
+         with nothing ({}{more})",
+        all - of,
+        reasons.join("; ")
+    ))
+}
+
+const REASONS_MAX: usize = 3;
+
+/// Which rates were bad once and good when tried again.
+pub(super) fn retried(rows: &[Row]) -> Vec<String> {
+    let again = rows.iter().filter(|row| row.number > 1 && row.meets_bound == Some(true));
+    again
+        .map(|row| {
+            format!("{}: missed the bound once, and met it when tried again", row.name(rows))
+        })
+        .collect()
 }
 
 /// Which load was stopped, if one was.

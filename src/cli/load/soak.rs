@@ -16,7 +16,7 @@ use crate::workload::load::{LoadPlan, LoadRun, Sample, Scenario, Trend, Verdict,
 #[command(next_help_heading = "Soak")]
 pub(in crate::cli) struct SoakArgs {
     /// Looks at memory, state and latency over time, and says whether they grow over the second
-    /// half of the run; exit status 1 if memory or state does
+    /// half of the run; exit status 1 if memory or state does, or if the run is too short to say
     #[arg(long)]
     soak: bool,
     /// How often to look [default: 240 times in all, and every 100ms at most]
@@ -32,6 +32,7 @@ pub(in crate::cli) struct SoakArgs {
 }
 
 const LATENCY: &str = "latency_p99";
+const TOO_SHORT: &str = "too_short";
 const SAMPLES: u32 = 240;
 const SAMPLE_EVERY_MIN: Duration = Duration::from_millis(100);
 /// Latency depends on what else the machine does, so it gets more room, and is no failure.
@@ -132,12 +133,20 @@ impl Soak {
         self.from < self.fill
     }
 
-    /// What grows and should not; empty for a run too short to say.
-    pub(super) fn failures(&self) -> Vec<&'static str> {
-        if self.is_too_short() {
-            return Vec::new();
+    /// Why it is no success, if it is none: something grows that should not, or nobody knows.
+    pub(super) fn failure(&self) -> Option<String> {
+        if [TOO_SHORT, Verdict::TooFew.name()].contains(&self.verdict()) {
+            return Some(format!("the soak has no verdict: {}", self.conclusion().0));
         }
-        self.growing().filter(|series| series.fails).map(|series| series.title).collect()
+        let failing = self.growing().filter(|series| series.fails);
+        let failing: Vec<&str> = failing.map(|series| series.title).collect();
+        (!failing.is_empty())
+            .then(|| format!("{} grew over the second half of the soak", failing.join(", ")))
+    }
+
+    /// The verdict of a row: none where the run is too short for any.
+    fn verdict_of(&self, series: &Series) -> &'static str {
+        if self.is_too_short() { TOO_SHORT } else { series.trend.verdict.name() }
     }
 
     fn growing(&self) -> impl Iterator<Item = &Series> {
@@ -148,7 +157,7 @@ impl Soak {
     fn verdict(&self) -> &'static str {
         let any = |verdict| self.series.iter().any(|series| series.trend.verdict == verdict);
         match () {
-            () if self.is_too_short() => "too_short",
+            () if self.is_too_short() => TOO_SHORT,
             () if any(Verdict::Grows) => Verdict::Grows.name(),
             () if any(Verdict::TooFew) => Verdict::TooFew.name(),
             () if any(Verdict::Unclear) => Verdict::Unclear.name(),
@@ -159,7 +168,7 @@ impl Soak {
     /// What it comes to, for people, and whether that is good.
     pub(super) fn conclusion(&self) -> (String, bool) {
         match self.verdict() {
-            "too_short" => (
+            TOO_SHORT => (
                 format!(
                     "too short to say: state takes up to {:.1?} at this rate until it has its \
                      size; give --duration {:.0?} or more",
@@ -189,7 +198,8 @@ impl Soak {
     pub(super) fn figures(&self) -> Vec<Vec<String>> {
         let head = ["", "median", "growth", "limit", "noise", "verdict"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
-        for Series { title, growth_max, trend, show, .. } in &self.series {
+        for series in &self.series {
+            let Series { title, growth_max, trend, show, .. } = series;
             let [median, growth, noise] = match trend.verdict {
                 Verdict::TooFew => ["-", "-", "-"].map(str::to_owned),
                 _ => [
@@ -199,7 +209,7 @@ impl Soak {
                 ],
             };
             let limit = format!("{:.1} %", growth_max * 100.0);
-            let verdict = trend.verdict.name().replace('_', " ");
+            let verdict = self.verdict_of(series).replace('_', " ");
             rows.push(vec![(*title).to_owned(), median, growth, limit, noise, verdict]);
         }
         rows
@@ -227,14 +237,15 @@ impl Soak {
             "fill_s": self.fill.as_secs_f64(),
             "verdict": self.verdict(),
         });
-        for Series { name, growth_max, trend, .. } in &self.series {
+        for series in &self.series {
+            let Series { name, growth_max, trend, .. } = series;
             object[*name] = json!({
                 "median": trend.median,
                 "slope_per_s": trend.slope_per_s,
                 "growth": trend.growth,
                 "growth_max": growth_max,
                 "noise": trend.noise,
-                "verdict": trend.verdict.name(),
+                "verdict": self.verdict_of(series),
             });
         }
         object

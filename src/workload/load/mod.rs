@@ -4,6 +4,7 @@
 //!
 //! Events go in through the engine's public push sources, from threads of their own.
 
+mod check;
 mod growth;
 mod producer;
 mod sample;
@@ -32,6 +33,7 @@ use producer::{Produced, Producer, Schedule};
 use sample::{Sampler, Window};
 use sink::LatencySink;
 
+pub use check::joined_offline;
 pub use growth::{Trend, Verdict, trend};
 pub use sample::Sample;
 pub use scenario::Scenario;
@@ -149,6 +151,8 @@ pub struct LoadRun {
     pub state_bytes_peak: u64,
     /// Rows that came too late: none in any scenario, but for a workload that has such events.
     pub late_rows: u64,
+    /// How often a key that was too much for one core was split.
+    pub keys_split: u64,
     /// Of all rows, those of the core that got most.
     pub busiest_core_share: f64,
     /// Looks at the run, if the plan asks for them.
@@ -168,6 +172,11 @@ impl LoadRun {
     /// Events a second that were joined.
     pub fn achieved_rate(&self) -> f64 {
         self.pushed as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// Whether the pairs are those of all events, so that [`joined_offline`] must find the same.
+    pub fn has_all_pairs(&self) -> bool {
+        !self.stopped && self.pushed == self.events && self.late_rows == 0
     }
 
     /// Whether everything that was due was joined in (almost) the time in which it was due.
@@ -393,6 +402,7 @@ fn summary(
         state_rows_peak: report.state_rows_peak,
         state_bytes_peak: report.state_bytes_peak,
         late_rows: Side::BOTH.iter().map(|&side| report.counters.side(side).late).sum(),
+        keys_split: report.hot_keys.split,
         busiest_core_share: most as f64 / rows_of(&report.counters).max(1) as f64,
         samples: Vec::new(),
         notes: report.notes,

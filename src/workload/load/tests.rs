@@ -46,7 +46,15 @@ fn a_load_finds_all_pairs_whoever_pushes_them() {
             // A machine so busy that even this was given up says nothing about pairs.
             continue;
         }
+        assert!(run.has_all_pairs());
         assert_eq!(run.outcome, sort_merge(&events), "{producers} producers");
+        for supply in [Supply::Memory(&events), Supply::Made { seed: 42 }] {
+            assert_eq!(joined_offline(&plan, supply), run.outcome, "{supply:?}");
+        }
+        // Of a lower rate there are fewer of the same, one more on the left if they are odd.
+        let fewer = LoadPlan { rate: 50_005.0, ..plan.clone() };
+        let first = events.first([5_001, 5_000]);
+        assert_eq!(joined_offline(&fewer, Supply::Memory(&events)), sort_merge(&first));
         assert_eq!(run.latency_ns.len(), run.outcome.pairs);
         assert_eq!(run.producer_late_ns.len(), run.pushed);
         assert!(run.elapsed >= plan.duration.mul_f64(0.99), "{:?}", run.elapsed);
@@ -83,6 +91,7 @@ fn a_load_that_is_stopped_is_of_what_ran_until_then() {
     let begun = std::time::Instant::now();
     let stop = || begun.elapsed() > Duration::from_millis(300);
     let run = run(&plan, Supply::Made { seed: 42 }, &stop).unwrap();
+    assert!(!run.has_all_pairs());
     assert!(run.stopped && run.due < Duration::from_secs(500), "{:?}", run.due);
     assert!(run.elapsed >= run.due && run.pushed > 0 && run.pushed <= run.events);
     // What is due by then, to the events that one wake-up of a producer brings.
@@ -125,6 +134,7 @@ fn every_scenario_finds_the_pairs_of_its_events_and_none_is_late() {
             assert_eq!(run.late_rows, 0, "{scenario:?}");
             if run.pushed == run.events {
                 assert_eq!(run.outcome, expected, "{scenario:?} {supply:?}");
+                assert_eq!(joined_offline(&plan, supply), expected, "{scenario:?}");
             }
         }
     }
