@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use intervale::error::JoinError;
 use intervale::event::{KeyKind, Side};
 use intervale::exchange::HotKeys;
+use intervale::join::MatchChoice;
 use intervale::join::oracle::Output;
+use intervale::limits::{Limits, Overflow};
 use intervale::runtime::RuntimeChoice;
 use intervale::state::Simd;
 use intervale::time::LatePolicy;
@@ -150,6 +152,31 @@ fn engine(runtime: RuntimeChoice, shard_counts: &[usize]) {
     }
 }
 
+/// Nothing is different where rows are in files, all but one or a few.
+#[test]
+fn the_operator_conforms_out_of_files() {
+    let plain = |scenario: &&Scenario| {
+        let spec = &scenario.spec;
+        let is_interval = spec.choice() == MatchChoice::All && spec.windows().is_none();
+        is_interval && spec.ttl().is_none()
+    };
+    let scenarios = bundles_laid_out(KeyKind::Bytes, Some(2), None);
+    let (mut spilled, mut count) = (0, 0);
+    for rows_max in [1, 4] {
+        let overflow = Overflow::Spill;
+        let limits = Limits { state_rows_max: Some(rows_max), overflow, ..common::limits() };
+        for scenario in scenarios.iter().filter(plain) {
+            let (spec, sources) = (&scenario.spec, scenario.sources);
+            let mut subject = OperatorSubject::under(limits, spec, sources, 1, Simd::detect());
+            check(scenario, &mut subject, true).unwrap_or_else(|error| panic!("{error}"));
+            spilled += subject.counters().sides.iter().map(|side| side.spilled).sum::<u64>();
+            count += 1;
+        }
+    }
+    println!("{count} runs, {spilled} rows in files");
+    assert!(count > 1_000 && spilled > 3 * count, "{count} runs, {spilled} rows in files");
+}
+
 /// Whether keys of the join can be split, and nothing comes after the end.
 fn splits(scenario: &Scenario) -> bool {
     scenario.ends_for_good() && scenario.spec.spread_sides().is_ok()
@@ -192,7 +219,7 @@ fn the_engine_conforms_with_keys_split() {
 #[test]
 fn the_corpus_is_whole() {
     if std::env::var_os("INTERVALE_CONFORMANCE_DIR").is_none() {
-        assert_eq!(bundles(KeyKind::Bytes).len(), 543 + 300 + 216 + 60);
+        assert_eq!(bundles(KeyKind::Bytes).len(), 543 + 300 + 216 + 60 + 90);
     }
 }
 
@@ -230,6 +257,10 @@ impl Subject for Faulty {
     }
     fn end(&mut self) -> Vec<Output> {
         let outputs = self.oracle.end();
+        self.spoilt(outputs)
+    }
+    fn tick(&mut self, ns: u64) -> Vec<Output> {
+        let outputs = self.oracle.tick(ns);
         self.spoilt(outputs)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
@@ -149,10 +150,12 @@ impl Scenario {
         }
     }
 
-    /// Whether sources are silent once they have ended, as handles of an engine must be.
+    /// Whether sources are silent once they have ended, as handles of an engine must be, and nobody
+    /// tells the time, which engines look up themselves.
     pub fn ends_for_good(&self) -> bool {
         let end = self.steps.iter().position(|step| *step == Step::End);
-        end.is_none_or(|end| end + 1 == self.steps.len())
+        let is_told = self.steps.iter().any(|step| matches!(step, Step::Tick { .. }));
+        !is_told && end.is_none_or(|end| end + 1 == self.steps.len())
     }
 
     /// How many late rows of each side the scenario expects.
@@ -229,6 +232,10 @@ fn spec(config: &Value, keys: KeyKind, (bucket_width, chunk_bytes): Layout) -> J
     };
     let start = match chunk_bytes {
         Some(bytes) => start.chunk_bytes(bytes),
+        None => start,
+    };
+    let start = match config["ttl"].as_u64() {
+        Some(ns) => start.ttl(Duration::from_nanos(ns)),
         None => start,
     };
     start
@@ -325,6 +332,7 @@ impl Reader {
             "WR" => Step::Watermark { side: Side::Right, source, ts: ts() },
             "idle" => Step::Idle { side: side(text(step, "side")), source },
             "finish" => Step::Finish { side: side(text(step, "side")), source },
+            "tick" => Step::Tick { ns: step["ns"].as_u64().expect("a time on the wall") },
             "end" => Step::End,
             other => panic!("unknown step {other}"),
         }

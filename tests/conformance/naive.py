@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Makes forms.jsonl: what as-of, one-to-one and window joins mean, by brute force;
 conditions.jsonl: what a condition on the pair means in these and in interval joins; rules.jsonl: what
-rules mean that take each other's place; chains/chains.jsonl: joins of several streams, and
-chains/stages.jsonl: the same with stages of every form.
+rules mean that take each other's place; lives.jsonl: rows that have a time to live;
+chains/chains.jsonl: joins of several streams, and chains/stages.jsonl: the same with stages of every
+form; process/unpaid.jsonl: what an operator of one's own does with timers.
 
     python3 tests/conformance/naive.py > tests/conformance/forms.jsonl
     python3 tests/conformance/naive.py conditions > tests/conformance/conditions.jsonl
     python3 tests/conformance/naive.py rules > tests/conformance/rules.jsonl
+    python3 tests/conformance/naive.py lives > tests/conformance/lives.jsonl
+    python3 tests/conformance/naive.py process > tests/conformance/process/unpaid.jsonl
     python3 tests/conformance/naive.py chains > tests/conformance/chains/chains.jsonl
     python3 tests/conformance/naive.py stages > tests/conformance/chains/stages.jsonl
 
@@ -126,6 +129,71 @@ class Interval(Naive):
                 if over and not row["matched"] and not row["done"]:
                     row["done"] = True
                     self.alone(side, row["id"])
+
+
+class Lives(Interval):
+    """The same for rows that are gone a while after they came, by the clock on the wall."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.since = None
+
+    def step(self, step):
+        if step["op"] != "tick":
+            return super().step(step)
+        self.out = []
+        self.tick(step["ns"], self.config["ttl"])
+        return self.out
+
+    def tick(self, now, ttl):
+        """Rows are taken together by eighths of their time: from a tick on that ends one."""
+        if self.since is None:
+            self.since = now
+        if now - self.since >= max(ttl // 8, 1):
+            self.since = now
+            for row in self.rows["L"] + self.rows["R"]:
+                row.setdefault("stored", now)
+        for side in "LR":
+            gone = [row for row in self.rows[side] if row.get("stored", END) + ttl <= now]
+            self.rows[side] = [row for row in self.rows[side] if row not in gone]
+            for row in gone:
+                if not row["matched"] and not row["done"]:
+                    self.alone(side, row["id"])
+
+
+class Unpaid(Naive):
+    """An alarm for each order that is not paid in time, and a correction if it is paid later."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.states = {}
+        self.timers = []
+
+    def add(self, side, row):
+        key = row["key"]
+        state = self.states.setdefault(key, {"order": None, "paid": False, "alarmed": False})
+        if side == "L":
+            state["order"] = row["id"]
+            timer = (row["ts"] + self.config["within"], key)
+            # One of a key and time is enough.
+            if timer not in self.timers:
+                self.timers.append(timer)
+        else:
+            state["paid"] = True
+            if state["alarmed"]:
+                self.emit(out="correction", r=row["id"], ts=row["ts"])
+                del self.states[key]
+
+    def settle(self):
+        due = [timer for timer in self.timers if timer[0] <= self.merged()]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for ts, key in sorted(due, key=lambda timer: timer[0]):
+            state = self.states.get(key)
+            if state and state["paid"]:
+                del self.states[key]
+            elif state:
+                state["alarmed"] = True
+                self.emit(out="alarm", l=state["order"], ts=ts)
 
 
 class Asof(Naive):
@@ -306,6 +374,10 @@ def steps(rng, length, with_values):
 
 def scenario(name, model, config, rng):
     listed = steps(rng, rng.randint(8, 40), "condition" in config)
+    print_line(name, model, config, listed)
+
+
+def print_line(name, model, config, listed):
     naive, expected = model(config), []
     for number, step in enumerate(listed, 1):
         expected += [dict(output, step=number) for output in naive.step(step)]
@@ -371,6 +443,28 @@ def rules():
             more["condition"] = rng.choice(["less", "differ"])
         config = config_of(rng, [ALL_KINDS[number % 6]], **more)
         scenario(f"rules-{number}-{config['join']}", Interval, config, rng)
+
+
+def lives():
+    rng = random.Random(15)
+    for number in range(90):
+        lower = rng.randint(-9, 2)
+        more = {"lower": lower, "upper": lower + rng.randint(4, 20), "ttl": rng.choice([40, 80])}
+        config = config_of(rng, [ALL_KINDS[number % 6]], **more)
+        listed, now = [], rng.choice([0, 1000])
+        for step in steps(rng, rng.randint(8, 40), False):
+            while rng.random() < 0.35:
+                now += rng.randint(0, 30)
+                listed.append({"op": "tick", "ns": now})
+            listed.append(step)
+        print_line(f"lives-{number}-{config['join']}", Lives, config, listed)
+
+
+def process():
+    rng = random.Random(16)
+    for number in range(80):
+        config = config_of(rng, ["inner"], process="unpaid", within=rng.choice([0, 3, 8]))
+        scenario(f"unpaid-{number}", Unpaid, config, rng)
 
 
 def main():
@@ -596,5 +690,12 @@ def stages():
         print(json.dumps(line, separators=(",", ":")))
 
 
-COMMANDS = {"conditions": conditions, "rules": rules, "chains": chains, "stages": stages}
+COMMANDS = {
+    "conditions": conditions,
+    "rules": rules,
+    "lives": lives,
+    "process": process,
+    "chains": chains,
+    "stages": stages,
+}
 COMMANDS.get("".join(sys.argv[1:]), main)()
