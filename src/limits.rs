@@ -134,6 +134,30 @@ pub struct Limits {
 }
 
 /// What becomes of rows when state comes near its bound.
+///
+/// ```
+/// use intervale::event::{Event, Key, Side};
+/// use intervale::join::{Join, JoinSpec};
+/// use intervale::limits::{Limits, Overflow};
+/// use intervale::time::Bound;
+///
+/// let run = |overflow| {
+///     let limits = Limits { state_rows_max: Some(100), overflow, ..Limits::UNBOUNDED };
+///     let spec = JoinSpec::between(Bound::Closed(-500), Bound::Closed(500)).bucket_width(16);
+///     let mut join = Join::new(spec.build(&limits)?, limits)?;
+///     let mut pairs = 0;
+///     let mut out = |_: Event<'_>, _: Event<'_>| pairs += 1;
+///     for side in Side::BOTH {
+///         (0..200).try_for_each(|ts| join.push(side, Key::Int(ts as u64), ts, b"row", &mut out))?;
+///     }
+///     join.finish(&mut out);
+///     Ok::<u32, Box<dyn std::error::Error>>(pairs)
+/// };
+/// assert!(run(Overflow::Refuse).is_err(), "there is no room for 200 rows");
+/// assert!(run(Overflow::Shed)? < 200, "those that were given up match nothing");
+/// assert_eq!(run(Overflow::Spill)?, 200);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// They stay. Whoever pushes waits or is refused, and a join that needs more fails.

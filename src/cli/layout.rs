@@ -26,7 +26,7 @@ pub(super) struct LayoutArgs {
     #[arg(long, value_name = "SIZE", default_value = AUTO, value_parser = chunk)]
     pub(super) chunk: ChunkSize,
     /// Memory that each core takes and touches before the first row: state that stays within it
-    /// never waits for the system to find a page; --window has none
+    /// never waits for the system to find a page. Stages of a chain share it; --window has none
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = reserve)]
     pub(super) reserve: u64,
 }

@@ -13,7 +13,19 @@ use crate::time::Bound;
 /// let asof = Asof::backward().within(60_000);
 /// let spec = JoinSpec::asof(asof).kind(JoinKind::Left).build(&Limits::default())?;
 /// assert_eq!((spec.interval().lo(), spec.interval().hi()), (-60_000, 0));
-/// # Ok::<(), intervale::error::SpecError>(())
+///
+/// // It runs as any other join does.
+/// use intervale::event::{Event, Key, Side};
+/// let mut join = intervale::join::Join::new(spec, Limits::default())?;
+/// let mut quotes = Vec::new();
+/// let mut out = |_trade: Event<'_>, quote: Event<'_>| quotes.push(quote.ts);
+/// for quoted in [100, 200, 300] {
+///     join.push(Side::Right, Key::Int(1), quoted, b"quote", &mut out)?;
+/// }
+/// join.push(Side::Left, Key::Int(1), 250, b"trade", &mut out)?;
+/// join.finish(&mut out);
+/// assert_eq!(quotes, [200]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asof {

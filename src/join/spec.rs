@@ -49,6 +49,23 @@ impl JoinKind {
 }
 
 /// Which matches of a left row count.
+///
+/// ```
+/// # use intervale::event::{Event, Key, Side};
+/// # use intervale::join::{Join, JoinSpec, MatchChoice};
+/// # use intervale::time::Bound;
+/// # let limits = intervale::limits::Limits::default();
+/// let spec = JoinSpec::between(Bound::Closed(-9), Bound::Closed(9)).choice(MatchChoice::Nearest);
+/// let mut join = Join::new(spec.build(&limits)?, limits)?;
+/// let mut pairs = Vec::new();
+/// let mut out = |left: Event<'_>, right: Event<'_>| pairs.push((left.ts, right.ts));
+/// for (side, ts) in [(Side::Right, 5), (Side::Left, 10), (Side::Right, 12), (Side::Right, 18)] {
+///     join.push(side, Key::Int(1), ts, b"row", &mut out)?;
+/// }
+/// join.finish(&mut out);
+/// assert_eq!(pairs, [(10, 12)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchChoice {
     /// All of them, each as soon as its second event arrives.
@@ -382,6 +399,20 @@ impl JoinSpecBuilder {
     /// Engines tell their operators the time; a [`Join`](crate::join::Join) goes by its
     /// [`tick`](crate::join::Join::tick). Its memory is freed with its time bucket, once older ones
     /// are gone, too. For interval joins of all matches. Without it rows live until their end.
+    ///
+    /// ```
+    /// # use intervale::event::{Event, Key, Side};
+    /// # use intervale::join::{Join, JoinSpec};
+    /// # let limits = intervale::limits::Limits::default();
+    /// # use {intervale::time::Bound::Closed, std::time::Duration};
+    /// let spec = JoinSpec::between(Closed(0), Closed(60_000)).ttl(Duration::from_nanos(80));
+    /// let mut join = Join::new(spec.build(&limits)?, limits)?;
+    /// let mut out = |_: Event<'_>, _: Event<'_>| {};
+    /// join.push(Side::Left, Key::Int(1), 1_000, b"row", &mut out)?;
+    /// [0, 10, 90].map(|now_ns| join.tick(now_ns, &mut out));
+    /// assert_eq!(join.counters().side(Side::Left).timed_out, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self

@@ -13,7 +13,22 @@ use crate::limits::WINDOWS_PER_ROW_MAX;
 /// let window = Window::tumbling(300_000).starting_at(60_000);
 /// let spec = JoinSpec::window(window).kind(JoinKind::Left).build(&Limits::default())?;
 /// assert_eq!(spec.windows(), Some(window));
-/// # Ok::<(), intervale::error::SpecError>(())
+///
+/// // What the kinds of windows make of the same rows, by the reference:
+/// use intervale::event::Side;
+/// use intervale::join::oracle::Oracle;
+/// let pairs = |window: Window| {
+///     let spec = JoinSpec::window(window).build(&Limits::default())?;
+///     let mut oracle = Oracle::new(&spec, 1, 1);
+///     for (side, ts) in [(Side::Left, 4), (Side::Right, 6), (Side::Left, 11)] {
+///         oracle.event(side, 0, Some(b"key"), ts, ts as u64)?;
+///     }
+///     Ok::<usize, Box<dyn std::error::Error>>(oracle.end().len())
+/// };
+/// assert_eq!(pairs(Window::tumbling(10))?, 1); // [0, 10) has 4 and 6
+/// assert_eq!(pairs(Window::hopping(10, 5))?, 2); // [0, 10) again, and [5, 15) has 6 and 11
+/// assert_eq!(pairs(Window::session(6))?, 2); // 4, 6 and 11 follow each other by less than 6
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {

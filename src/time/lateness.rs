@@ -1,6 +1,43 @@
 //! When an event counts as late, and what happens to it then.
 
 /// What happens to an event that is late: `ts < W - allowed lateness`.
+///
+/// ```
+/// use intervale::event::{Event, Key, Side};
+/// use intervale::join::{Emit, Join, JoinSpec};
+/// use intervale::limits::Limits;
+/// use intervale::time::{Bound, LatePolicy, Lateness};
+///
+/// /// Pairs, and by how much events were late.
+/// #[derive(Default)]
+/// struct Out(u32, Vec<i64>);
+/// impl Emit for Out {
+///     fn pair(&mut self, _left: Event<'_>, _right: Event<'_>) {
+///         self.0 += 1;
+///     }
+///     fn late(&mut self, _side: Side, _event: Event<'_>, lag: i64) {
+///         self.1.push(lag);
+///     }
+/// }
+///
+/// let run = |policy| {
+///     let lateness = Lateness { policy, allowed: 5, ..Lateness::default() };
+///     let spec = JoinSpec::between(Bound::Closed(-90), Bound::Closed(90)).lateness(lateness);
+///     let mut join = Join::new(spec.build(&Limits::default())?, Limits::default())?;
+///     let mut out = Out::default();
+///     join.push(Side::Left, Key::Int(1), 60, b"left", &mut out)?;
+///     Side::BOTH.map(|side| join.advance(side, 50, &mut out));
+///     // 45 is on time, 40 is not.
+///     join.push(Side::Right, Key::Int(1), 45, b"right", &mut out)?;
+///     join.push(Side::Right, Key::Int(1), 40, b"right", &mut out)?;
+///     Ok::<_, Box<dyn std::error::Error>>((out.0, out.1))
+/// };
+/// assert_eq!(run(LatePolicy::Drop)?, (1, vec![]));
+/// assert_eq!(run(LatePolicy::Output)?, (1, vec![5]));
+/// assert_eq!(run(LatePolicy::Join)?, (2, vec![]));
+/// assert!(run(LatePolicy::Fail).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LatePolicy {
     /// Count it and forget it.

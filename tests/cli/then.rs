@@ -103,6 +103,27 @@ fn check_stages(report: &Value, rows_out: u64) {
     assert_eq!(number(report, "rows_out"), rows_out, "{report}");
 }
 
+/// Each stage takes its share before the first row: together what was asked for.
+#[test]
+#[cfg(target_os = "linux")]
+fn stages_share_what_is_reserved() {
+    let dir = Dir::new();
+    write(&dir, &streams(3, 5));
+    let join = "--left s0.csv --right s1.csv --on a --left-time t --right-time t --time-format ms \
+                --cores 1 --then s2.csv --then-on b_right=a --then-time t --then-anchor right";
+    let peak = |options: &str| {
+        let (_, report) = dir.join(&format!("{join} {options}"));
+        number(&report, "rss_bytes_peak") >> 20
+    };
+    let [two, window] = ["--then-between 0..1s", "--then-window tumble:1s"].map(|stage| {
+        let form = format!("--between 0..1s {stage}");
+        peak(&format!("{form} --reserve 300MiB")) - peak(&form)
+    });
+    // Shares are rounded up, index and rows of a side by themselves.
+    assert!((250..500).contains(&two), "two stages took {two} MiB");
+    assert!((250..450).contains(&window), "one stage took {window} MiB");
+}
+
 #[test]
 fn three_streams_on_any_cores_and_runtime() {
     let (dir, streams) = (Dir::new(), streams(3, 300));

@@ -153,6 +153,11 @@ impl Matching {
         }
     }
 
+    /// Whether it is `--window`.
+    pub(super) fn is_window(&self) -> bool {
+        matches!(self.form, Form::Window(_))
+    }
+
     /// The beginning of a spec, in ticks of the run.
     ///
     /// # Errors

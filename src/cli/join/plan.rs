@@ -92,6 +92,15 @@ pub(super) struct MachinePlan {
 }
 
 impl Plan {
+    /// What each stage takes of `--reserve`: equal shares, as nobody knows which will hold most.
+    /// Those of `--window` take none.
+    pub(super) fn reserve_share(&self) -> u64 {
+        let stages = 1 + self.then.len();
+        let windows = self.then.iter().filter(|then| then.is_window()).count();
+        let takers = stages - windows - usize::from(self.matching.is_window());
+        self.machine.layout.reserve_bytes / takers.max(1) as u64
+    }
+
     /// Makes sense of the options.
     ///
     /// # Errors

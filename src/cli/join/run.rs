@@ -27,6 +27,7 @@ use crate::source::split_position;
 use crate::state::Simd;
 use crate::time::text::{TimeSpan, TimeUnit};
 use crate::time::{Lateness, LatenessClock};
+use crate::workload::LayoutHints;
 
 /// How often a waiting main thread looks for Ctrl-C and redraws the progress line.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
@@ -131,7 +132,8 @@ pub(super) fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<
     let allowed = ticks("--allowed-lateness", plan.allowed_lateness, unit)?;
     let clock = if plan.machine.deterministic { LatenessClock::Own } else { LatenessClock::Merged };
     let spec = plan.matching.spec(unit)?.kind(plan.kind).keys(KeyKind::Bytes);
-    let spec = plan.machine.layout.add_to(spec, unit.ticks_per_second() / 1_000);
+    let layout = LayoutHints { reserve_bytes: plan.reserve_share(), ..plan.machine.layout };
+    let spec = layout.add_to(spec, unit.ticks_per_second() / 1_000);
     let spec = plan.machine.bounds.add_to(spec);
     let spec = spec.lateness(Lateness { policy: plan.late, clock, allowed }).build(limits);
     spec.map_err(|error| match error {

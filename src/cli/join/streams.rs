@@ -123,6 +123,11 @@ impl ThenPlan {
         self.matching.unit_needed()
     }
 
+    /// Whether its stage is a window join.
+    pub(super) fn is_window(&self) -> bool {
+        self.matching.is_window()
+    }
+
     /// Its stage, in ticks of the run.
     ///
     /// # Errors
@@ -137,7 +142,7 @@ impl ThenPlan {
         spec.build(limits).map_err(|error| self.matching.explain(&error, unit))
     }
 
-    /// The same within the bounds of a run.
+    /// The same within the bounds of a run, and with its share of what is taken at the start.
     ///
     /// # Errors
     /// As [`spec`](Self::spec), and for a bound that does not go with the stage.
@@ -146,8 +151,9 @@ impl ThenPlan {
         unit: TimeUnit,
         lateness: Lateness,
         bounds: &Bounds,
+        reserve_bytes: u64,
     ) -> Result<JoinSpec, Failure> {
-        let spec = bounds.add_to(self.builder(unit, lateness)?);
+        let spec = bounds.add_to(self.builder(unit, lateness)?).reserve_bytes(reserve_bytes);
         spec.build(&bounds.limits).map_err(|error| {
             bounds.explain_spec(&error).unwrap_or_else(|| self.matching.explain(&error, unit))
         })
