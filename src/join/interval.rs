@@ -9,12 +9,13 @@ use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
+use crate::join::late::{lag_of, take_late};
 use crate::join::ttl::Ttl;
 use crate::join::visit::{ConditionVisit, IntPairs, PairVisit};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{BATCH_EVENTS_MAX, Limits, Overflow};
 use crate::state::{BatchStats, Class, Filter, Layout, Probe, Simd, State, StateFull, Visit};
-use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
+use crate::time::{LatenessClock, WATERMARK_END, WATERMARK_START};
 
 /// An interval join of one shard: state of both sides, clocks, counts. No thread, clock or IO.
 ///
@@ -116,8 +117,7 @@ impl IntervalJoin {
                 return Ok(());
             }
             BatchKind::Late => {
-                let lag_of = |index: usize| batch.lags().get(index).copied().unwrap_or(0);
-                self.classify(batch, |index, _| Some(lag_of(index)), out)?;
+                self.classify(batch, |index, _| Some(lag_of(batch, index)), out)?;
             }
             BatchKind::Keyed => self.judge(batch, out)?,
             BatchKind::Judged | BatchKind::Copy => self.take_judged(batch),
@@ -315,18 +315,9 @@ impl IntervalJoin {
                 continue;
             };
             counters.late += 1;
-            self.classes.push(match self.spec.lateness().policy {
-                LatePolicy::Drop => Class::Skip,
-                LatePolicy::Output => {
-                    out.late(side, batch.event(index, &self.hasher), lag);
-                    Class::Skip
-                }
-                LatePolicy::Join => Class::Late,
-                LatePolicy::Fail => {
-                    let row = batch.event(index, &self.hasher).row.into();
-                    return Err(JoinError::Late { side, ts, lag, row });
-                }
-            });
+            let event = (side, batch.event(index, &self.hasher));
+            let is_joined = take_late(self.spec.lateness().policy, event, lag, out)?;
+            self.classes.push(if is_joined { Class::Late } else { Class::Skip });
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod condition;
 mod counters;
 mod emit;
 mod interval;
+mod late;
 pub mod oracle;
 mod pairing;
 mod process;

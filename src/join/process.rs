@@ -7,9 +7,10 @@ mod tests;
 use crate::error::JoinError;
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::join::counters::check_rows;
+use crate::join::late::{on_time_from, take_late};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::Limits;
-use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
+use crate::time::{WATERMARK_END, WATERMARK_START};
 use keyed::Keys;
 
 pub use keyed::Keyed;
@@ -215,21 +216,13 @@ impl<P: Process> ProcessJoin<P> {
             }
             let lag = self.lag(batch, index);
             let counters = &mut self.counters.sides[side.index()];
-            match (lag, self.spec.lateness().policy) {
-                (None, _) => counters.on_time += 1,
-                (Some(_), LatePolicy::Join) => counters.late += 1,
-                (Some(_), LatePolicy::Drop) => {
-                    counters.late += 1;
+            if let Some(lag) = lag {
+                counters.late += 1;
+                if !take_late(self.spec.lateness().policy, (side, event), lag, out)? {
                     continue;
                 }
-                (Some(lag), LatePolicy::Output) => {
-                    counters.late += 1;
-                    out.late(side, event, lag);
-                    continue;
-                }
-                (Some(lag), LatePolicy::Fail) => {
-                    return Err(JoinError::Late { side, ts: event.ts, lag, row: event.row.into() });
-                }
+            } else {
+                counters.on_time += 1;
             }
             self.call(side, batch, index, lag, out)?;
         }
@@ -322,15 +315,9 @@ impl<P: Process> ProcessJoin<P> {
 
     /// How far an event is behind what is still on time, if it is.
     fn lag(&self, batch: &EventBatch, index: usize) -> Option<i64> {
-        let lateness = self.spec.lateness();
-        if batch.kind == BatchKind::Late {
-            return Some(batch.lags().get(index).copied().unwrap_or(0));
-        }
-        if lateness.clock == LatenessClock::Own {
-            return None;
-        }
-        let (ts, threshold) = (batch.timestamps()[index], lateness.threshold(self.watermark()));
-        (ts < threshold).then(|| threshold.saturating_sub(ts))
+        let ts = batch.timestamps()[index];
+        let from = on_time_from(self.spec.lateness(), self.watermark(), batch, index);
+        (batch.kind == BatchKind::Late || ts < from).then(|| from.saturating_sub(ts))
     }
 
     fn call<E: Emit>(

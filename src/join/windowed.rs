@@ -19,12 +19,13 @@ use crate::error::{JoinError, SpecError};
 use crate::event::{BatchKind, EventBatch, KeyHasher, Side};
 use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
+use crate::join::late::{on_time_from, take_late};
 use crate::join::slots::is_past;
 use crate::join::spec::check::NOT_PLAIN;
 use crate::join::window::{Span, Window};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{Limits, Overflow};
-use crate::time::{LatePolicy, LatenessClock, WATERMARK_END, WATERMARK_START};
+use crate::time::{LatenessClock, WATERMARK_END, WATERMARK_START};
 use firing::{Firing, pair_time};
 use place::Arrived;
 use rows::{KeyRef, OwnedKey, Rows};
@@ -248,28 +249,14 @@ impl WindowJoin {
     ) -> Result<Option<i64>, JoinError> {
         let (side, ts) = (batch.side(), batch.timestamps()[index]);
         let lateness = self.spec.lateness();
-        let on_time_from = match (batch.kind, lateness.clock) {
-            // Its source found it behind its own watermark: by so much.
-            (BatchKind::Late, _) => {
-                ts.saturating_add(batch.lags().get(index).copied().unwrap_or(0))
-            }
-            (_, LatenessClock::Merged) => lateness.threshold(self.watermark()),
-            // It is no further back than what its source has promised.
-            (_, LatenessClock::Own) => ts,
-        };
+        let on_time_from = on_time_from(lateness, self.watermark(), batch, index);
         if self.window.last_end(ts) > i128::from(on_time_from) {
             return Ok(Some(on_time_from));
         }
         self.counters.sides[side.index()].late += 1;
-        let lag = on_time_from.saturating_sub(ts);
-        match lateness.policy {
-            LatePolicy::Output => out.late(side, batch.event(index, &self.hasher), lag),
-            LatePolicy::Fail => {
-                let row = batch.event(index, &self.hasher).row.into();
-                return Err(JoinError::Late { side, ts, lag, row });
-            }
-            LatePolicy::Drop | LatePolicy::Join => {}
-        }
+        let event = (side, batch.event(index, &self.hasher));
+        // All of its windows are over, so that it cannot be joined under any policy.
+        take_late(lateness.policy, event, on_time_from.saturating_sub(ts), out)?;
         Ok(None)
     }
 
