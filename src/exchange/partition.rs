@@ -11,8 +11,12 @@ pub const fn shard_of(value: u64, shard_count: usize) -> usize {
     (((value >> 32) * shard_count as u64) >> 32) as usize
 }
 
+/// Up to so many shards each takes a walk of its own over the events. Counting adds to one of few
+/// counters again and again, each time once the last sum has got through memory.
+const FEW_SHARDS: usize = 4;
+
 /// Sorts the events of a batch by shard, a piece of up to [`BATCH_EVENTS_MAX`] at a time: places of
-/// one byte, by counting. The work space is kept.
+/// one byte, by counting or, for few shards, by picking. The work space is kept.
 #[derive(Debug, Default)]
 pub(super) struct Sorter {
     /// Where the places of each shard end in `places`; those of the next begin there.
@@ -49,14 +53,31 @@ impl Sorter {
         self.ends.clear();
         self.ends.resize(shard_count + 1, 0);
         self.shards.resize(BATCH_EVENTS_MAX, 0);
-        self.places.resize(BATCH_EVENTS_MAX, 0);
-        let shards = &mut self.shards[..count];
-        for (place, shard) in shards.iter_mut().enumerate() {
-            let own = belongs(place);
-            self.ends[own] += 1;
+        self.places.resize(2 * BATCH_EVENTS_MAX, 0);
+        for (place, shard) in self.shards[..count].iter_mut().enumerate() {
             // Cannot truncate: there are far fewer shards.
-            *shard = own as u16;
+            *shard = belongs(place) as u16;
         }
+        if shard_count <= FEW_SHARDS { self.pick(shard_count, count) } else { self.count(count) }
+    }
+
+    /// Each shard's events in turn, without a branch on which they are.
+    fn pick(&mut self, shard_count: usize, count: usize) {
+        let mut next = 0;
+        for (shard, end) in (0..).zip(&mut self.ends[..shard_count]) {
+            for (place, &own) in self.shards[..count].iter().enumerate() {
+                // What is not kept is written over. There are at most BATCH_EVENTS_MAX that are.
+                self.places[next] = place as u8;
+                next += usize::from(own == shard);
+            }
+            *end = next as u16;
+        }
+    }
+
+    /// All events at once, when it is known how many each shard has.
+    fn count(&mut self, count: usize) {
+        let shards = &self.shards[..count];
+        shards.iter().for_each(|&shard| self.ends[usize::from(shard)] += 1);
         let mut start = 0;
         for end in &mut self.ends {
             // For now the start of the shard's places; every place moves it on, to their end.

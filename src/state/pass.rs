@@ -168,7 +168,7 @@ impl<'a> Pass<'a> {
     }
 
     /// How the row of an event is kept if it fits a word.
-    #[inline]
+    #[inline(always)]
     pub(super) fn word(&self, place: u8) -> Option<Word> {
         match self.words {
             Some(words) => Some(Word::whole(words[usize::from(place)])),
