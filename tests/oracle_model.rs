@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use common::{
-    Arrival, OperatorSubject, OracleSubject, SplitSubject, Step, Subject, apply, id_of, limits,
+    Arrival, KINDS, OperatorSubject, OracleSubject, SplitSubject, Step, Subject, apply, id_of,
+    limits,
 };
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
@@ -19,14 +20,6 @@ use intervale::join::{
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
 const CHOICES: [MatchChoice; 3] = [MatchChoice::First, MatchChoice::Last, MatchChoice::Nearest];
 /// The kinds that go with a choice.
 const CHOOSING_KINDS: [JoinKind; 4] =

@@ -4,24 +4,18 @@
 //! source ([`LatenessClock::Own`]), or nothing is late at all. A failure prints its seed and the
 //! command that runs it alone; `INTERVALE_SIM_SEEDS=100000` runs so many.
 
+mod common;
+
+use common::KINDS;
 use intervale::error::JoinError;
 use intervale::event::{Key, Side};
 use intervale::exchange::{HotKeys, Pace};
 use intervale::join::oracle::{Oracle, Output};
-use intervale::join::{JoinKind, JoinSpec, SinkError, Window};
+use intervale::join::{JoinSpec, SinkError, Window};
 use intervale::limits::Limits;
 use intervale::runtime::sim::{Outcome, Rng, Scenario, Schedule, SimError, SimOp, SimSource, run};
 use intervale::shard::ShardError;
 use intervale::time::{Bound, BoundedDisorder, LatePolicy, Lateness, LatenessClock};
-
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
 
 /// How far events may lie behind the largest time of their source.
 const JITTER: u64 = 12;

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::run::{left_alone, pair, right_alone};
-use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply, limits};
+use common::{Arrival, KINDS, OperatorSubject, OracleSubject, Step, Subject, apply, limits};
 use intervale::engine::Engine;
 use intervale::error::SpecError;
 use intervale::event::{Event, Key, KeyKind, Side};
@@ -17,14 +17,6 @@ use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
 
 const TTL: Duration = Duration::from_nanos(80);
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
 
 fn spec(kind: JoinKind, keys: KeyKind, lateness: Lateness, bucket_width: i64) -> JoinSpec {
     JoinSpec::between(Bound::Closed(-10), Bound::Closed(20))

@@ -1,8 +1,11 @@
 //! What `intervale bench` measures beside the plain inner join: every form and kind, held to the
 //! oracle at a small size, offline and through the engine on any number of cores.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::KINDS;
 use intervale::error::SpecError;
 use intervale::event::Side;
 use intervale::exchange::HotKeys;
@@ -14,15 +17,6 @@ use intervale::workload::{
     Direction, EngineSetup, Events, Form, KeyRule, Outcome, SingleJoin, StepClock, Watermarks,
     Workload, drive, half_of_pairs, offline, run_engine,
 };
-
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
 
 fn forms() -> Vec<Form> {
     let asof = |direction| Form::Asof { direction, tolerance_ms: 60 };

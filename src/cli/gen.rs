@@ -8,6 +8,7 @@ use crate::cli::bench::{count, workload};
 use crate::cli::choices::Format;
 use crate::cli::console::check_stdout_or;
 use crate::cli::join::check_distinct;
+use crate::cli::number::whole;
 use crate::cli::shape::{ShapeArgs, burst, event_rate};
 use crate::cli::text::show_count;
 use crate::cli::{Console, Failure, StopSignal, os};
@@ -37,7 +38,10 @@ pub struct Args {
     #[arg(long, value_parser = workload, default_value = "free")]
     workload: Workload,
     /// Events of both sides together, as 2000000, 2_000_000 or 2e6
-    #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
+    #[arg(
+        long, value_name = "N", default_value = "2_000_000",
+        value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true
+    )]
     events: u64,
     /// What events are made from
     #[arg(

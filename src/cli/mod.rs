@@ -19,6 +19,7 @@ mod join;
 mod layout;
 mod load;
 mod machine;
+mod number;
 mod os;
 mod plot;
 mod profile;

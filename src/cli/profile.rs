@@ -259,6 +259,9 @@ fn key_value(line: &str) -> Result<Option<(&str, String)>, String> {
         };
     }
     let digits = value.replace('_', "");
+    if digits.starts_with('-') && digits[1..].parse::<f64>().is_ok() {
+        return Err(format!("{key} = {value} is negative, and no setting is; give 0 or more"));
+    }
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("the value of {key} is no number; put text in quotes: \"{value}\""));
     }

@@ -2,6 +2,7 @@
 
 use crate::cli::Failure;
 use crate::cli::bench::count;
+use crate::cli::number::whole;
 use crate::event::Side;
 use crate::time::text::{TimeSpan, TimeUnit};
 use crate::workload::random::ZipfShape;
@@ -11,10 +12,10 @@ use crate::workload::{Burst, KeyRule, Workload};
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
 pub(super) struct ShapeArgs {
     /// How many keys there are; unique: each event of a side has one of its own
-    #[arg(long, value_name = "N|unique", value_parser = keys)]
+    #[arg(long, value_name = "N|unique", value_parser = keys, allow_negative_numbers = true)]
     pub(super) keys: Option<Keys>,
     /// Key k is drawn in proportion to 1 / k^S: 0 evenly, 1 as words in a language (up to 10)
-    #[arg(long, value_name = "S", value_parser = skew)]
+    #[arg(long, value_name = "S", value_parser = skew, allow_negative_numbers = true)]
     pub(super) skew: Option<Skew>,
     /// Right events happen up to this long after the left ones of the same number
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
@@ -24,12 +25,12 @@ pub(super) struct ShapeArgs {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) disorder: Option<TimeSpan>,
     /// This share of the events arrives later than that, and is late: 0.01 or 1%
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     pub(super) late_share: Option<Share>,
     /// Bytes of a payload beside the id
     #[arg(
         long, value_name = "BYTES",
-        value_parser = clap::value_parser!(u32).range(0..=PAYLOAD_MAX)
+        value_parser = whole::<u32>(0, PAYLOAD_MAX), allow_negative_numbers = true
     )]
     pub(super) payload: Option<u32>,
 }
@@ -60,7 +61,7 @@ impl ShapeArgs {
 const EVENT_RATE_MAX: u64 = 1_000_000_000;
 
 /// A row of this length leaves room for batches of them.
-pub(super) const PAYLOAD_MAX: i64 = 65_536;
+pub(super) const PAYLOAD_MAX: u64 = 65_536;
 
 /// The value of `--keys`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -404,8 +404,32 @@ fn wrong_use_is_told_with_what_to_do() {
         ("--keys 10,0", "--keys"),
         ("--simd scalar,mmx", "mmx"),
         ("--plot x.png", ".svg"),
+        ("--batch 1e9", "it is too large; give a whole number from 1 to 4096"),
+        ("--payload 1e9", "it is too large; give a whole number from 0 to 65536"),
+        ("--payload -1", "it is negative; "),
+        ("--repeat 0", "it is too small; "),
+        ("--reserve -1", "--reserve"),
     ] {
         dir.run(&format!("bench --workload w2 --events 8000 {options}")).fails(2, &[told]);
     }
     dir.run("bench --workload w2 --baseline gone.jsonl").fails(1, &["gone.jsonl"]);
+    for command in ["bench --workload w2", "gen --left -", "tune --workload w2"] {
+        for (events, told) in [("1e30", "too large"), ("-5", "negative"), ("2.5", "no whole")] {
+            let told = format!("'--events <N>': it is {told}");
+            dir.run(&format!("{command} --events {events}")).fails(2, &[&told, "give a whole"]);
+        }
+    }
+    dir.write("p.toml", "reserve = -1\n");
+    let told = ["p.toml, line 1", "reserve = -1 is negative"];
+    dir.run("bench --workload w2 --profile p.toml").fails(2, &told);
+}
+
+#[test]
+fn more_cores_than_can_run_at_once_are_said() {
+    let dir = Dir::new();
+    let bench = "bench --workload w2 --events 2000 --repeat 2 --cores 1,200 --runtime threads";
+    let ran = dir.run(bench).ok();
+    let told = "warning: --cores 200: ";
+    assert_eq!(ran.err.matches(told).count(), 1, "{}", ran.err);
+    assert!(!ran.err.contains("--cores 1: ") && ran.out.lines().count() == 3, "{}", ran.err);
 }

@@ -16,7 +16,18 @@ pub use scenario::{Scenario, bundles, bundles_laid_out, check};
 pub use split::SplitSubject;
 pub use subject::{Arrival, OracleSubject, Step, Subject, apply};
 
+use intervale::join::JoinKind;
 use intervale::limits::Limits;
+
+/// Every kind of join.
+pub const KINDS: [JoinKind; 6] = [
+    JoinKind::Inner,
+    JoinKind::Left,
+    JoinKind::Right,
+    JoinKind::Full,
+    JoinKind::Semi,
+    JoinKind::Anti,
+];
 
 /// Bounded, so that intervals without an end are accepted, and far from the bound.
 #[allow(clippy::needless_update)]

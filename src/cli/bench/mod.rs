@@ -36,9 +36,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         drop(plot.open()?);
     }
     check_stdout()?;
-    if let Some(unused) = args.unused() {
-        Console::stderr().warning(&unused);
-    }
+    let warnings = args.unused().into_iter().chain(args.oversubscribed());
+    warnings.for_each(|warning| Console::stderr().warning(&warning));
     os::catch_interrupts();
     let mut rows: Vec<Row> = Vec::new();
     let mut yardstick = Yardstick::new();

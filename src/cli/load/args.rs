@@ -10,6 +10,7 @@ use crate::cli::choices::{HotKeysChoice, Idle, Runtime, SimdChoice};
 use crate::cli::layout::LayoutArgs;
 use crate::cli::load::scenario::ScenarioArgs;
 use crate::cli::load::soak::SoakArgs;
+use crate::cli::number::whole;
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{ShapeArgs, event_rate};
 use crate::cli::text::show_span;
@@ -85,7 +86,7 @@ pub struct Args {
     /// Threads that push events; each is two sources, one a side
     #[arg(
         long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=256)
+        value_parser = whole::<u16>(1, 256), allow_negative_numbers = true
     )]
     producers: u16,
     /// How producers wait; auto: spin where cores are left for them
@@ -113,13 +114,13 @@ pub struct Args {
     /// Events of a full batch
     #[arg(
         long, value_name = "N", default_value_t = 256,
-        value_parser = clap::value_parser!(u16).range(1..=4096)
+        value_parser = whole::<u16>(1, 4096), allow_negative_numbers = true
     )]
     batch: u16,
     /// Batches under way from one producer to one core
     #[arg(
         long, value_name = "N", default_value_t = LANE_BATCHES_DEFAULT as u16,
-        value_parser = clap::value_parser!(u16).range(1..=LANE_BATCHES_MAX as i64)
+        value_parser = whole::<u16>(1, LANE_BATCHES_MAX as u64), allow_negative_numbers = true
     )]
     lane_batches: u16,
     #[command(flatten)]

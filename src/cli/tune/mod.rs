@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use crate::cli::bench::{count, workload};
+use crate::cli::bench::workload;
+use crate::cli::number::whole;
 use crate::cli::profile::Profile;
 use crate::cli::{Console, Failure, os, out};
 use crate::sink::{OpenMode, Output};
@@ -46,10 +47,16 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     goal: Goal,
     /// Events of a run for throughput, both sides together
-    #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
+    #[arg(
+        long, value_name = "N", default_value = "2_000_000",
+        value_parser = whole::<u64>(2, 2 * u64::from(u32::MAX)), allow_negative_numbers = true
+    )]
     events: u64,
     /// Events a second for latency
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(
+        long, value_name = "N", value_parser = whole::<u64>(1, 1_000_000_000),
+        allow_negative_numbers = true
+    )]
     rate: Option<u64>,
     /// How long a run for latency takes
     #[arg(long, value_name = "DURATION", default_value = "2s")]
@@ -61,7 +68,7 @@ pub struct Args {
     /// Rounds for each setting
     #[arg(
         long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(3..=100)
+        value_parser = whole::<u32>(3, 100), allow_negative_numbers = true
     )]
     repeat: u32,
     /// Begins no run after so long

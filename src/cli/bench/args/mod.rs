@@ -9,6 +9,7 @@ use crate::cli::bench::baseline::{Baseline, REPEATS_MIN};
 use crate::cli::choices::{HotKeysChoice, Idle, Kind, Match, Runtime, SimdChoice};
 use crate::cli::join::{AsofChoice, WindowText};
 use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk, reserve};
+use crate::cli::number::whole;
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, event_rate, keys, skew};
 use crate::join::{JoinKind, MatchChoice};
@@ -61,7 +62,10 @@ pub struct Args {
     #[arg(long, required = true, value_delimiter = ',', value_parser = workload)]
     workload: Vec<Workload>,
     /// Events of both sides together, as 2000000, 2_000_000 or 2e6
-    #[arg(long, value_name = "N", default_value = "2_000_000", value_parser = count)]
+    #[arg(
+        long, value_name = "N", default_value = "2_000_000",
+        value_parser = whole::<u64>(2, 2 * u64::from(u32::MAX)), allow_negative_numbers = true
+    )]
     events: u64,
     /// What runs the join
     #[arg(long, value_enum, default_value_t)]
@@ -89,7 +93,7 @@ pub struct Args {
     /// Runs of each configuration; the best counts
     #[arg(
         long, value_name = "N", default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(1..)
+        value_parser = whole::<u32>(1, u64::from(u32::MAX)), allow_negative_numbers = true
     )]
     repeat: u32,
     /// What events are made from
@@ -101,7 +105,7 @@ pub struct Args {
     /// Events a batch
     #[arg(
         long, value_name = "N,...", value_delimiter = ',', default_value = "256",
-        value_parser = clap::value_parser!(u16).range(1..=4096)
+        value_parser = whole::<u16>(1, 4096), allow_negative_numbers = true
     )]
     batch: Vec<u16>,
     /// How wide our joins' time buckets are; auto: by the interval and what is seen of the events
@@ -119,7 +123,10 @@ pub struct Args {
     chunk: Vec<ChunkSize>,
     /// Memory that each core's join takes and touches before the first event, so that no step waits
     /// for the system to find a page
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = reserve)]
+    #[arg(
+        long, value_name = "SIZE", default_value = "0", value_parser = reserve,
+        allow_hyphen_values = true
+    )]
     reserve: u64,
     /// The instructions that compare times; auto: the widest of this machine
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "auto")]
@@ -154,7 +161,7 @@ pub struct Args {
     /// with m matches comes out m^(N+1) times. Compare with --check
     #[arg(
         long, value_name = "N,...", value_delimiter = ',', default_value = "0",
-        value_parser = clap::value_parser!(u8).range(0..=CHAIN_MAX as i64)
+        value_parser = whole::<u8>(0, CHAIN_MAX as u64), allow_negative_numbers = true
     )]
     chain: Vec<u8>,
     /// The interval, instead of the workload's own; several, with commas between or repeated
@@ -164,10 +171,16 @@ pub struct Args {
     )]
     interval: Vec<IntervalsText>,
     /// How many keys, instead of the workload's own; unique: each event of a side has its own
-    #[arg(long, value_name = "N|unique,...", value_delimiter = ',', value_parser = keys)]
+    #[arg(
+        long, value_name = "N|unique,...", value_delimiter = ',', value_parser = keys,
+        allow_negative_numbers = true
+    )]
     keys: Vec<Keys>,
     /// Key k is drawn in proportion to 1 / k^S: 0 evenly, 1 as words in a language (up to 10)
-    #[arg(long, value_name = "S,...", value_delimiter = ',', value_parser = skew)]
+    #[arg(
+        long, value_name = "S,...", value_delimiter = ',', value_parser = skew,
+        allow_negative_numbers = true
+    )]
     skew: Vec<Skew>,
     /// Events a second and side, in event time, instead of the workload's own
     #[arg(
@@ -181,7 +194,7 @@ pub struct Args {
     /// Bytes of a row beside the id
     #[arg(
         long, value_name = "BYTES,...", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(0..=PAYLOAD_MAX)
+        value_parser = whole::<u32>(0, PAYLOAD_MAX), allow_negative_numbers = true
     )]
     payload: Vec<u32>,
     /// Compares pairs and checksum with an offline join where no known outcome is at hand

@@ -36,6 +36,24 @@ impl Args {
         })
     }
 
+    /// Which numbers of cores are more than can run at once, in words.
+    pub(in crate::cli::bench) fn oversubscribed(&self) -> Vec<String> {
+        let topology = Topology::read();
+        let uses_cores = self.api == Api::Engine || !self.peer.is_empty();
+        let choices = self.core_choices();
+        let placed = choices.iter().filter(|_| uses_cores).filter_map(|c| c.place(&topology).ok());
+        placed
+            .filter(|placement| placement.oversubscribed)
+            .map(|placement| {
+                let (workers, usable) = (placement.cpus.len(), topology.cpus_usable());
+                format!(
+                    "--cores {workers}: {usable} can run at once here, so workers take turns, and \
+                     the figures say nothing about so many cores; give {usable} at most"
+                )
+            })
+            .collect()
+    }
+
     /// What is measured of each combination: the engine or the join, then peers.
     pub(super) fn subjects(&self) -> Result<Vec<Subject>, Failure> {
         let simd = |choice: &SimdChoice| Ok(choice.resolve()?.unwrap_or_else(Simd::detect));
