@@ -2,8 +2,8 @@
 
 use crate::cli::bench::count;
 
-/// A parser for clap of whole numbers (`2000`, `2_000`, `2e3`) from `least` to `most`, which fit the
-/// type.
+/// A parser for clap of whole numbers (`2000`, `2_000`, `2e3`) from `least` to `most`, which fit
+/// the type.
 pub(super) fn whole<T>(
     least: u64,
     most: u64,
