@@ -202,6 +202,7 @@ fn tune_refuses_wrong_use_and_says_what_failed() {
         ("--settings bucket-width -- --left a --window tumble:5s", "nothing to try"),
         ("--workload w2 --repeat 2", "--repeat"),
         ("--workload w2 --profile fastest", "fastest"),
+        ("--workload w2 --budget 0s", "no run can begin"),
         ("-- --left a.csv --output b.csv", "--output"),
         ("-- --left orders.csv", "--right"),
         ("--workload w2 --events 3", "--events 3"),
@@ -213,7 +214,7 @@ fn tune_refuses_wrong_use_and_says_what_failed() {
     let ran = dir.run(&format!("tune --settings idle --output t.toml -- {join}"));
     ran.fails(1, &["a run failed", "no.csv"]);
     dir.run("tune --workload w2 --output no/t.toml").fails(1, &["--output"]);
-    let no_time = "tune --workload w2 --events 2000 --settings idle --budget 0";
+    let no_time = "tune --workload w2 --events 2000 --settings idle --budget 1ms";
     let ran = dir.run(no_time).ok();
     assert!(ran.out.contains("# Not tried, as the time was up (--budget): idle."), "{}", ran.out);
     assert_eq!(dir.names(), ["orders.csv", "payments.csv"]);

@@ -24,6 +24,8 @@ pub(super) struct Host {
     /// By allowed CPU, where one is known.
     pub(super) governors: Vec<String>,
     pub(super) is_virtual: bool,
+    /// Whether a container runtime has left its mark.
+    pub(super) is_container: bool,
     /// `always`, `madvise` or `never`.
     pub(super) huge_pages: Option<String>,
     pub(super) clock_source: Option<String>,
@@ -70,6 +72,9 @@ impl Host {
             throttled: throttled(root),
             governors,
             is_virtual: flags(&cpuinfo).any(|flag| flag == "hypervisor"),
+            is_container: [".dockerenv", "run/.containerenv"]
+                .iter()
+                .any(|name| root.join(name).exists()),
             huge_pages: read(&root.join("sys/kernel/mm/transparent_hugepage/enabled"))
                 .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             clock_source: read(&clock.join("current_clocksource")),

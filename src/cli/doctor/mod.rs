@@ -113,10 +113,11 @@ fn as_text(findings: &[Finding], advice: Option<Advice>, colour: bool) -> String
         }
     }
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
-    let [ok, warn, bad] = [Status::Ok, Status::Warn, Status::Bad].map(count);
+    let [ok, warn, bad, unknown] =
+        [Status::Ok, Status::Warn, Status::Bad, Status::Unknown].map(count);
     if let Some(Advice { profile, why }) = advice {
         text.push_str(&format!("\n--profile {profile} fits this host: {why}\n"));
     }
-    text.push_str(&format!("\n{ok} ok, {warn} to look at, {bad} bad\n"));
+    text.push_str(&format!("\n{ok} ok, {warn} to look at, {bad} bad, {unknown} unknown\n"));
     text
 }

@@ -34,7 +34,11 @@ One setting after the other is tried: the value that stands and all others in tu
 each in a process of its own. A value is better if it is by more than the noise of the rounds, and
 by 2 % at least; the best of those goes on to the next setting. In the end all of them together are
 compared with what stood at the start, again in turn; if that is not sure to be better, what stood
-at the start stays. The profile says what each change brought.";
+at the start stays. The profile says what each change brought. Ctrl-C ends the search: the profile
+then has what was better by itself until then.";
+
+/// Runs under so many seconds are too short to compare settings by.
+const SECONDS_MIN: f64 = 0.2;
 
 /// Options of `intervale tune`.
 #[derive(Debug, clap::Args)]
@@ -61,8 +65,8 @@ pub struct Args {
     /// How long a run for latency takes
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     duration: TimeSpan,
-    /// What to try, in this order: cores, runtime, idle, simd, batch, linger, lane-batches,
-    /// bucket-width, chunk [default: all that the runs have]
+    /// What to try, in the order given: cores, idle, runtime, batch, linger, lane-batches,
+    /// bucket-width, chunk, simd [default: all that the runs have]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     settings: Vec<String>,
     /// Rounds for each setting
@@ -106,6 +110,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     let space = subject.space(&base, &args.settings)?;
     let budget = wall("--budget", args.budget)?;
+    if budget.is_zero() {
+        return Err(Failure::usage(
+            "--budget: within 0 s no run can begin; give at least a few runs' time, as 1m",
+        ));
+    }
     let output = match args.output.to_str() {
         Some("-") => None,
         _ => {
@@ -116,16 +125,29 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     os::catch_interrupts();
     let start = Instant::now();
+    let mut is_first = true;
+    let mut trial = |settings: &Settings| {
+        let (figure, seconds) = subject.run(settings)?;
+        if let Some(short) = seconds.filter(|&seconds| is_first && seconds < SECONDS_MIN) {
+            console.warning(&format!(
+                "a run takes {short:.3} s, in which most settings show no difference that is one; \
+                 {}",
+                subject.longer()
+            ));
+        }
+        is_first = false;
+        Ok(figure)
+    };
     let mut search = Search {
         repeat: args.repeat as usize,
-        trial: &mut |settings| subject.run(settings),
+        trial: &mut trial,
         out_of_time: &|| start.elapsed() >= budget,
         say: &mut |line| console.text(&format!("{line}\n")),
     };
     let found = search.run(&base, &space)?;
     let text = profile_text::text(&subject.what(), &found);
     match output {
-        None => out(&text),
+        None => out(&text)?,
         Some(output) => {
             let written = output.write(text.as_bytes(), 0).and_then(|()| output.commit());
             written.map_err(|error| Failure::failed(format!("--output {error}")))?;
@@ -134,9 +156,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 args.output.display(),
                 with_folder(&args.output)
             ));
-            Ok(())
         }
     }
+    let Some(signal) = found.stopped else { return Ok(()) };
+    let by = signal.name();
+    let message = format!("stopped by {by}; the profile has what was tried to its end");
+    Err(Failure::Interrupted(signal, message))
 }
 
 impl Args {

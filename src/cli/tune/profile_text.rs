@@ -12,7 +12,15 @@ pub(super) fn text(what: &str, found: &Found) -> String {
         format!("# For: {}.", what.replace(['\n', '\r'], " ")),
         format!("# On: {}.", Machine::read().text()),
     ];
+    if let Some(signal) = found.stopped {
+        lines.push(format!(
+            "# Cut short by {}: what was better by itself is here, and was not compared with the \
+             start.",
+            signal.name()
+        ));
+    }
     match &found.together {
+        None if found.stopped.is_some() => {}
         None => lines.push("# Nothing that was tried was better than what stood.".to_owned()),
         Some((start, end, change)) => {
             let (ratio, noise) = (change.ratio * 100.0, change.noise * 100.0);
@@ -48,7 +56,11 @@ pub(super) fn text(what: &str, found: &Found) -> String {
     }
     if !found.not_tried.is_empty() {
         let names = found.not_tried.join(", ");
-        lines.push(format!("\n# Not tried, as the time was up (--budget): {names}."));
+        let why = match found.stopped {
+            Some(_) => "as it was cut short",
+            None => "as the time was up (--budget)",
+        };
+        lines.push(format!("\n# Not tried, {why}: {names}."));
     }
     lines.push(String::new());
     lines.join("\n")

@@ -1,8 +1,8 @@
 //! The search: one setting after the other, all values in turn, kept only beyond the noise.
 
-use crate::cli::Failure;
 use crate::cli::profile::{Profile, setting_names};
 use crate::cli::text::show_ns;
+use crate::cli::{Failure, StopSignal};
 use crate::workload::{MAD_TO_SIGMA, median};
 
 /// What must be gained at least: smaller differences are not worth a line in a profile.
@@ -75,6 +75,8 @@ pub(super) struct Found {
     pub(super) tried: Vec<Tried>,
     /// Settings that there was no time for.
     pub(super) not_tried: Vec<&'static str>,
+    /// What ended the search early, if something did.
+    pub(super) stopped: Option<StopSignal>,
     /// The end against the start: medians in ns, and the change. If that is not sure to be
     /// better, `settings` are those of the start.
     pub(super) together: Option<(f64, f64, Change)>,
@@ -95,21 +97,30 @@ impl Search<'_> {
     /// Searches from `base` on.
     ///
     /// # Errors
-    /// The first failure of a run.
+    /// The first failure of a run; a signal is none once a setting was tried to its end.
     pub(super) fn run(&mut self, base: &Settings, space: &[Knob]) -> Result<Found, Failure> {
         let mut found = Found {
             settings: base.clone(),
             tried: Vec::new(),
             not_tried: Vec::new(),
+            stopped: None,
             together: None,
         };
-        for knob in space {
+        for (index, knob) in space.iter().enumerate() {
             let stood = found.settings.get(knob.name).unwrap_or("default").to_owned();
             let values = knob.values.iter();
             let options: Vec<Settings> = std::iter::once(found.settings.clone())
                 .chain(values.map(|value| found.settings.with(knob.name, value)))
                 .collect();
-            let rounds = self.rounds(&options)?;
+            let rounds = match self.rounds(&options) {
+                // What was tried to its end until then is worth keeping.
+                Err(Failure::Interrupted(signal, _)) if !found.tried.is_empty() => {
+                    found.stopped = Some(signal);
+                    found.not_tried.extend(space[index..].iter().map(|knob| knob.name));
+                    return Ok(found);
+                }
+                rounds => rounds?,
+            };
             if rounds.len() < ROUNDS_MIN {
                 (self.say)(&format!("{}: no time left (--budget)", knob.name));
                 found.not_tried.push(knob.name);
@@ -125,7 +136,13 @@ impl Search<'_> {
             found.tried.push(Tried { name: knob.name, stood, rounds: rounds.len(), changes });
         }
         if found.settings != *base {
-            found.together = self.together(base, &found.settings)?;
+            found.together = match self.together(base, &found.settings) {
+                Err(Failure::Interrupted(signal, _)) => {
+                    found.stopped = Some(signal);
+                    return Ok(found);
+                }
+                together => together?,
+            };
             if !found.together.as_ref().is_some_and(|(_, _, change)| change.best) {
                 (self.say)("not sure to be better: what stood at the start stays");
                 found.settings = base.clone();
@@ -200,6 +217,8 @@ pub(super) fn describe(change: &Change, stood: &str) -> String {
     let verdict = match best {
         true => ", better",
         false if ratio.abs() <= noise.max(GAIN_MIN) => ", no difference",
+        false if *ratio > 0.0 => ", worse",
+        // Another value is better still.
         false => "",
     };
     let (ratio, noise) = (ratio * 100.0, noise * 100.0);
@@ -297,6 +316,31 @@ mod tests {
         assert_eq!(found.settings.iter().collect::<Vec<_>>(), [("idle", "spin")]);
         assert_eq!(found.not_tried, ["batch", "linger"]);
         assert!(found.together.is_some(), "what was kept is compared all the same");
+    }
+
+    #[test]
+    fn a_signal_ends_it_with_what_was_tried_to_its_end() {
+        let space = [knob("idle", &["spin"]), knob("batch", &["64"]), knob("linger", &["0"])];
+        // Six runs a setting, and six for both ends.
+        for (runs_max, tried, kept) in [(3, 0, false), (6, 1, true), (8, 1, true), (19, 3, true)] {
+            let mut runs = 0;
+            let mut trial = |settings: &Settings| {
+                runs += 1;
+                let stopped = Failure::Interrupted(StopSignal::Interrupt, "stopped".to_owned());
+                let spins = settings.get("idle").is_some();
+                if runs > runs_max { Err(stopped) } else { Ok(if spins { 90.0 } else { 100.0 }) }
+            };
+            let mut search =
+                Search { repeat: 3, trial: &mut trial, out_of_time: &|| false, say: &mut |_| {} };
+            let found = search.run(&Settings::default(), &space);
+            let Ok(found) = found else {
+                assert!(!kept, "{found:?}");
+                continue;
+            };
+            assert_eq!(found.stopped, Some(StopSignal::Interrupt));
+            assert_eq!((found.tried.len(), found.not_tried.len()), (tried, 3 - tried));
+            assert_eq!((found.settings.get("idle"), found.together), (Some("spin"), None));
+        }
     }
 
     #[test]

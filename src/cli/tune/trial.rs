@@ -171,11 +171,12 @@ impl Subject {
         args
     }
 
-    /// Runs it; returns nanoseconds: of an event, a row, or of latency.
+    /// Runs it; returns nanoseconds (of an event, a row, or of latency), and the seconds that they
+    /// were measured over, where the events are as many as the user gave.
     ///
     /// # Errors
     /// [`Failure::Failed`] or [`Failure::Usage`] with what the run said; [`Failure::Interrupted`].
-    pub(super) fn run(&self, settings: &Settings) -> Result<f64, Failure> {
+    pub(super) fn run(&self, settings: &Settings) -> Result<(f64, Option<f64>), Failure> {
         let interrupted = |signal: StopSignal| {
             let by = signal.name();
             Failure::Interrupted(signal, format!("stopped by {by}; no profile was written"))
@@ -214,12 +215,32 @@ impl Subject {
         }
         let out = String::from_utf8_lossy(&ran.stdout);
         let report: Option<Value> = serde_json::from_str(out.trim()).ok();
-        report.as_ref().and_then(|report| self.figure(report)).ok_or_else(|| {
+        let figure = report.as_ref().and_then(|report| self.figure(report));
+        let figure = figure.map(|figure| (figure, report.as_ref().and_then(|r| self.seconds(r))));
+        figure.ok_or_else(|| {
             Failure::failed(format!(
                 "a run has no figure to compare (too few rows, or pairs?): intervale {}",
                 args.join(" ")
             ))
         })
+    }
+
+    fn seconds(&self, report: &Value) -> Option<f64> {
+        match self {
+            Subject::Bench { .. } => {
+                Some(report["ns_per_event"].as_f64()? * report["events"].as_f64()? / 1e9)
+            }
+            Subject::Join { .. } => report["elapsed_s"].as_f64(),
+            Subject::Load { .. } => None,
+        }
+    }
+
+    /// What to do about runs that are too short.
+    pub(super) fn longer(&self) -> &'static str {
+        match self {
+            Subject::Join { .. } => "give files with more rows",
+            _ => "give more --events",
+        }
     }
 
     fn figure(&self, report: &Value) -> Option<f64> {

@@ -139,13 +139,21 @@ pub(super) fn isolated(host: &Host) -> Finding {
                 "the kernel runs other work on a worker's CPU, milliseconds at a time: it shows in \
                  the highest percentiles of latency",
             )
-            .fix(format!(
-                "where tail latency counts, boot with isolcpus={0} nohz_full={0} and run with \
-                 --cores {1}; tuning/prepare-host.sh --cores {0} --boot does it, and undo-host.sh \
-                 undoes it",
-                ranges(rest),
-                cores_option(rest)
-            ));
+            .fix(match (host.is_virtual, host.is_container) {
+                (true, _) => "nothing from inside: a virtual machine cannot isolate CPUs that its \
+                     host shares; rent dedicated ones, or take --profile shared-vm"
+                    .to_owned(),
+                (_, true) => "nothing from inside a container; on its host, as for a join that \
+                     runs there (tuning/README.md), then docker run --cpuset-cpus=..."
+                    .to_owned(),
+                _ => format!(
+                    "where tail latency counts: sudo tuning/prepare-host.sh --cores {0} --boot \
+                     --apply (isolcpus={0} nohz_full={0}), start again, and run with --cores {1}; \
+                     sudo tuning/undo-host.sh --apply undoes it",
+                    ranges(rest),
+                    cores_option(rest)
+                ),
+            });
     }
     let list = ranges(isolated);
     if ours.is_empty() {

@@ -86,7 +86,47 @@ pub(super) fn all(host: &Host) -> Vec<Finding> {
             }
         }
     }
+    for finding in findings.iter_mut().filter(|finding| finding.status == Status::Unknown) {
+        let (cost, look) = of_unknown(finding.name);
+        finding.cost.get_or_insert_with(|| cost.to_owned());
+        finding.fix.get_or_insert_with(|| look.to_owned());
+    }
     findings
+}
+
+/// What a finding that is unknown may cost, and how to know.
+fn of_unknown(name: &str) -> (&'static str, &'static str) {
+    match name {
+        "cores" => ("more CPUs may be there than a join gets", "nproc --all, on the host"),
+        "smt" => ("two workers may share a core, and each be slower", "lscpu -e, on the host"),
+        "numa" => ("state may lie on the far memory node", "numactl --hardware, on the host"),
+        "isolation" => (
+            "other work may run on workers' CPUs, which shows in the highest percentiles",
+            "cat /sys/devices/system/cpu/isolated, on the host",
+        ),
+        "governor" => (
+            "the clock rate may fall while a worker waits",
+            "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor, on the host",
+        ),
+        "steal" => ("workers may stand still without notice", "vmstat 1 (st), on the machine"),
+        "load" => ("other work may take turns with the workers", "uptime, on the host"),
+        "simd" => ("times may be compared one by one", "grep -m1 flags /proc/cpuinfo"),
+        "kernel" => ("without io_uring, threads do the work", "uname -r"),
+        "io_uring" => (
+            "without it, threads do the work; the results are the same",
+            "intervale doctor, on the running host",
+        ),
+        "memlock" => ("below 512 KiB threads do the work, not io_uring", "ulimit -l"),
+        "huge_pages" => (
+            "looks into a large state may miss the address cache more often",
+            "cat /sys/kernel/mm/transparent_hugepage/enabled",
+        ),
+        "clock" => (
+            "each look at the clock may be a system call",
+            "cat /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        ),
+        _ => ("nobody knows", "intervale doctor, on the running host"),
+    }
 }
 
 fn each(host: &Host) -> Vec<Finding> {
