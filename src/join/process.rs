@@ -163,7 +163,8 @@ pub struct Timer<'a> {
 /// [`IntervalJoin`](crate::join::IntervalJoin) is.
 ///
 /// Of its spec the kind of keys and the lateness count. Late events go the way the policy says;
-/// under [`LatePolicy::Join`] they come to the process, which can tell by [`Keyed::lag`].
+/// under [`LatePolicy::Join`](crate::time::LatePolicy::Join) they come to the process, which can
+/// tell by [`Keyed::lag`].
 ///
 /// A call costs a look into a hash table, and what the process itself does; setting a timer and
 /// firing it, the logarithm of how many there are.
@@ -201,8 +202,9 @@ impl<P: Process> ProcessJoin<P> {
     ///
     /// # Errors
     /// [`JoinError::StateFull`] when the bound on state does not allow the batch, of which nothing
-    /// was taken then; [`JoinError::Late`] under [`LatePolicy::Fail`]; [`JoinError::Process`] when
-    /// the process has failed. After the last two the operator must not be used any more.
+    /// was taken then; [`JoinError::Late`] under
+    /// [`LatePolicy::Fail`](crate::time::LatePolicy::Fail); [`JoinError::Process`] when the process
+    /// has failed. After the last two the operator must not be used any more.
     pub fn on_batch<E: Emit>(&mut self, batch: &EventBatch, out: &mut E) -> Result<(), JoinError> {
         let side = batch.side();
         self.check_state(batch)?;
