@@ -155,7 +155,7 @@ fn wrong_use_is_told_with_what_to_do() {
     for (args, told) in [
         (vec!["bench", "--workload", "w9"], "w1a"),
         (vec!["bench", "--workload", "w2", "--events", "3"], "even"),
-        (vec!["bench", "--workload", "w2", "--events", "many"], "2e6"),
+        (vec!["bench", "--workload", "w2", "--events", "many"], "a whole number from 2"),
         (vec!["bench", "--workload", "w2", "--api", "none"], "--peer"),
         (
             vec!["bench", "--workload", "w2", "--peer", "naive", "--type", "left", "--api", "none"],
