@@ -14,8 +14,8 @@
 //! the same as one event after the other would.
 //!
 //! Where the time goes: ns of CPU an event by phase, from samples of `perf record -e cpu-clock`
-//! over `bench --api join` at commit 779e4f5, AVX-512, on a shared machine. What the kernel does for
-//! first touches of memory is left out: it cannot be told from that of making the events.
+//! over `bench --api join` at commit 779e4f5, AVX-512, on a shared machine. What the kernel does
+//! for first touches of memory is left out: it cannot be told from that of making the events.
 //!
 //! | phase | w1a | w1b | w2 | w3a | w3b | w4 |
 //! | --- | --- | --- | --- | --- | --- | --- |
