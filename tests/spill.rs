@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Arrival, OperatorSubject, OracleSubject, Step, Subject, apply};
+use common::{Arrival, KINDS, OperatorSubject, OracleSubject, Step, Subject, apply};
 use intervale::engine::Engine;
 use intervale::error::{JoinError, SpecError};
 use intervale::event::{Event, Key, KeyKind, Side};
@@ -15,15 +15,6 @@ use intervale::runtime::{CoreChoice, RuntimeChoice};
 use intervale::state::Simd;
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
 use proptest::prelude::*;
-
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
 
 fn limits(rows: Option<u64>, bytes: Option<u64>) -> Limits {
     Limits { state_rows_max: rows, state_bytes_max: bytes, overflow: Overflow::Spill }
