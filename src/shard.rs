@@ -356,7 +356,8 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         let link_count = self.links.len();
         let mut events = 0;
         while round.pending > 0 && events < budget {
-            let link = &mut self.links[round.cursor];
+            let at = round.cursor;
+            let link = &mut self.links[at];
             round.cursor = if round.cursor + 1 == link_count { 0 } else { round.cursor + 1 };
             if link.pending == 0 {
                 continue;
@@ -365,6 +366,7 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             round.pending -= 1;
             // Always some: nobody else takes from the lane.
             let Some(batch) = link.receiver.try_recv() else { continue };
+            self.links[round.cursor].receiver.prefetch();
             let pairs_before = self.join.counters().pairs;
             self.sink_is_dirty = true;
             self.join.on_batch(&batch, &mut self.sink).map_err(ShardError::Join)?;
@@ -376,7 +378,7 @@ impl<S: Sink, J: Operator> Shard<S, J> {
                 self.meter.pairs(clock.now_ns().saturating_sub(batch.arrived_ns), pairs);
             }
             events += batch.len();
-            link.receiver.give_back(batch);
+            self.links[at].receiver.give_back(batch);
         }
         self.meter.report.events += events as u64;
         if events > 0

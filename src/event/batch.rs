@@ -1,6 +1,7 @@
 //! A batch of events of one source, in columns.
 
 use crate::error::PushError;
+use crate::event::prefetch::{prefetch_column, prefetch_room};
 use crate::event::{Key, KeyHasher, KeyKind, Side, split_keyed_row};
 use crate::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX};
 use crate::time::Timestamp;
@@ -80,6 +81,24 @@ impl EventBatch {
         self.row_ends.clear();
         self.rows.clear();
         self.lags.clear();
+    }
+
+    /// Asks for what the columns hold, which another core may have written last.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_column(&self.keys);
+        prefetch_column(&self.ts);
+        prefetch_column(&self.row_ends);
+        prefetch_column(&self.rows);
+    }
+
+    /// Asks for what the columns have room for, to write to it: another core may have read it last.
+    #[inline]
+    pub fn prefetch_room(&self) {
+        prefetch_room(&self.keys);
+        prefetch_room(&self.ts);
+        prefetch_room(&self.row_ends);
+        prefetch_room(&self.rows);
     }
 
     /// Frees the memory of an empty batch's rows if it is over `row_bytes_max`. A batch that is not
@@ -297,6 +316,22 @@ impl EventBatch {
         (differ == 0).then(|| self.rows[start as usize..end as usize].as_chunks().0)
     }
 
+    /// Appends events whose rows are eight bytes each, column by column.
+    ///
+    /// # Panics
+    /// When the columns differ in length, or the rows would not fit 4 GiB.
+    #[inline]
+    pub fn extend_words(&mut self, keys: &[u64], ts: &[i64], words: &[[u8; 8]]) {
+        assert!(keys.len() == ts.len() && keys.len() == words.len());
+        let start = self.rows.len();
+        assert!(start + words.len() * 8 <= u32::MAX as usize);
+        self.keys.extend_from_slice(keys);
+        self.ts.extend_from_slice(ts);
+        // Cannot truncate: the last end was just compared with the largest.
+        self.row_ends.extend((1..=words.len()).map(|count| (start + count * 8) as u32));
+        self.rows.extend_from_slice(words.as_flattened());
+    }
+
     /// Appends the events `picks` of `from`, counted from `first` on, as they are stored there.
     /// `words` are [`words`](Self::words) from `first` on, if each row is one.
     ///
@@ -415,7 +450,9 @@ mod tests {
         let mut singles = picked.clone();
         picked.extend_picked(&from, (1, from.words(1..3)), &[1, 0]);
         picked.extend_picked(&from, (1, None), &[2]);
-        [2, 1, 3].into_iter().for_each(|index| singles.push_from(&from, index));
+        let words = from.words(1..3).unwrap();
+        picked.extend_words(&from.keys()[1..3], &from.timestamps()[1..3], words);
+        [2, 1, 3, 1, 2].into_iter().for_each(|index| singles.push_from(&from, index));
         assert_eq!(format!("{picked:?}"), format!("{singles:?}"));
     }
 

@@ -2,9 +2,11 @@
 
 mod batch;
 mod key;
+mod prefetch;
 
 pub use batch::{BatchKind, Event, EventBatch};
 pub use key::{Key, KeyHasher, KeyKind, split_keyed_row};
+pub(crate) use prefetch::prefetch;
 
 /// What a stream of a join is called: `left`, `right`, then `then1` and on.
 pub fn stream_name(stream: usize) -> String {

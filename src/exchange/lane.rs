@@ -11,7 +11,7 @@
 //! 3. An end that goes says so: the receiver then reads on to the last value and the sender is
 //!    told at its next push.
 //!
-//! This is the one file of the exchange with `unsafe` code.
+//! This file and `deal` are those of the exchange with `unsafe` code.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -150,6 +150,20 @@ impl<T: Send> Receiver<T> {
         // Release pairs with the Acquire load in `try_push`: the value has been read out.
         self.ring.head.store(self.head, at(Edge::LaneFree, Ordering::Release));
         Some(value)
+    }
+
+    /// Shows the oldest value that is known of, if there is one.
+    #[inline]
+    pub fn peek(&mut self, show: impl FnOnce(&T)) {
+        if self.head == self.tail_seen {
+            return;
+        }
+        self.ring.slot(self.head).with(|slot| {
+            // SAFETY: `slot` points into the ring, which `self` keeps alive. `head != tail_seen`,
+            // so the sender has written it (the Acquire load that saw it was made before) and does
+            // not write again before the store in `try_pop`, which `&mut self` keeps away.
+            show(unsafe { (*slot).assume_init_ref() });
+        });
     }
 
     /// How many values the lane holds now: at least those whose push happened before this call.

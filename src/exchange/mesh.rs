@@ -88,6 +88,7 @@ impl LinkSender {
         self.reclaim();
         let mut batch = self.pool.pop().unwrap_or_default();
         batch.reset(side, source, kind);
+        batch.prefetch_room();
         batch
     }
 
@@ -150,6 +151,13 @@ impl LinkReceiver {
     #[inline]
     pub fn try_recv(&mut self) -> Option<Box<EventBatch>> {
         self.data.try_pop()
+    }
+
+    /// Asks for what the oldest batch holds, if the lane is known to have one, so that it need not
+    /// be waited for when it is taken.
+    #[inline]
+    pub fn prefetch(&mut self) {
+        self.data.peek(|batch| batch.prefetch());
     }
 
     /// Hands a spent batch back to its producer and rings it.

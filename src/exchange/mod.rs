@@ -12,6 +12,7 @@
 //! one core), [`producer`] (everything one core needs to send), [`feed`] (what a core asks for
 //! events), [`doorbell`] (how a sleeping core is woken).
 
+mod deal;
 pub mod doorbell;
 pub mod feed;
 pub mod hot;

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use crate::error::PushError;
 use crate::event::{BatchKind, EventBatch, Key, KeyHasher};
+use crate::exchange::deal::Dealt;
 use crate::exchange::lane::Refused;
 use crate::exchange::partition::{Sorter, shard_of};
 use crate::exchange::{LinkSender, Pacer, WatermarkSlot};
@@ -90,6 +91,7 @@ pub struct Producer {
     full: Vec<bool>,
     /// Work space.
     sorter: Sorter,
+    dealt: Option<Box<Dealt>>,
     /// Likewise: places of a batch that have a word of their own.
     taken: Vec<(u8, Target, bool)>,
     now_ns: u64,
@@ -120,6 +122,7 @@ impl Producer {
         Producer {
             full: vec![false; links.len()],
             sorter: Sorter::default(),
+            dealt: None,
             taken: Vec::new(),
             links,
             options,

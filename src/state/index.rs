@@ -25,8 +25,9 @@
 
 use std::ptr::NonNull;
 
+use crate::event::prefetch;
+
 use super::arena::{Handle, touch};
-use super::run::prefetch;
 use super::table::{
     Arenas, Entry, LINE_KEYS, Line, OVERFLOW_MAX, SEGMENT_BYTES, SEGMENT_LINES, Table, Taken,
     free_segment, try_allocate_segment,

@@ -73,7 +73,7 @@ pub use filter::{Filter, SELECT_SLACK, Simd};
 pub use probe::{BatchStats, Class, Partner, Probe, Visit};
 pub use shed::Shed;
 
-use crate::event::Side;
+use crate::event::{Side, prefetch};
 use crate::spill::SpillError;
 use crate::time::Interval;
 use arena::{Arena, CHUNK_BYTES_MIN};
@@ -86,7 +86,7 @@ use expiry::{Expiry, Waiting};
 use index::Index;
 use pass::Scratch;
 use ring::Ring;
-use run::{MATCHED, Run, Stored, prefetch};
+use run::{MATCHED, Run, Stored};
 use table::Arenas;
 use ttl::Ages;
 

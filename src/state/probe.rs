@@ -8,10 +8,10 @@ use super::directory::is_directory;
 use super::hits::Many;
 use super::index::tag_of;
 use super::pass::{Pass, Scratch};
-use super::run::{Columns, LATE, MATCHED, Run, Stored, WHOLE_WORD, key_rest, prefetch};
+use super::run::{Columns, LATE, MATCHED, Run, Stored, WHOLE_WORD, key_rest};
 use super::table::{Entry, LINE_KEYS, Line};
 use super::{State, StateFull};
-use crate::event::{EventBatch, Side};
+use crate::event::{EventBatch, Side, prefetch};
 use crate::limits::BATCH_EVENTS_MAX;
 use crate::time::Interval;
 

@@ -18,6 +18,8 @@
 use std::ptr;
 use std::slice;
 
+use crate::event::prefetch;
+
 /// Bytes of a run's header.
 const HEADER: usize = 16;
 
@@ -354,17 +356,4 @@ impl Stored {
             slice::from_raw_parts(stored.add(4), len as usize)
         }
     }
-}
-
-/// Asks for the cache line at `address`, which need not be valid.
-#[inline]
-pub(crate) fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect on memory and faults on no address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }

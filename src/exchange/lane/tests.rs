@@ -12,10 +12,17 @@ enum Op {
     Push,
     Pop,
     Len,
+    Peek,
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    prop::sample::select(vec![Op::Push, Op::Pop, Op::Len])
+    prop::sample::select(vec![Op::Push, Op::Pop, Op::Len, Op::Peek])
+}
+
+fn peeked<T: Copy + Send>(receiver: &mut Receiver<T>) -> Option<T> {
+    let mut peeked = None;
+    receiver.peek(|&value| peeked = Some(value));
+    peeked
 }
 
 proptest! {
@@ -35,7 +42,15 @@ proptest! {
                 }
                 Op::Push => prop_assert_eq!(sender.try_push(value), Err(Refused::Full(value))),
                 Op::Pop => prop_assert_eq!(receiver.try_pop(), model.pop_front()),
-                Op::Len => prop_assert_eq!(receiver.len(), model.len()),
+                Op::Len => {
+                    prop_assert_eq!(receiver.len(), model.len());
+                    // All values are known of now.
+                    prop_assert_eq!(peeked(&mut receiver), model.front().copied());
+                }
+                Op::Peek => {
+                    let peeked = peeked(&mut receiver);
+                    prop_assert!(peeked.is_none() || peeked == model.front().copied());
+                }
             }
         }
         drop(sender);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::error::PushError;
 use crate::event::{BatchKind, EventBatch};
+use crate::exchange::deal::Columns;
 use crate::exchange::partition::{Sorter, shard_of};
 use crate::exchange::producer::{Flow, KEYED, LATE, NULL_KEY, PortId, Producer, Target};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
@@ -74,9 +75,15 @@ impl Producer {
                 })?;
                 continue;
             }
+            let (words, keys) = (batch.words(piece.clone()), &batch.keys()[piece.clone()]);
+            if let Some(words) = words {
+                let columns = Columns { keys, ts: &batch.timestamps()[piece], words };
+                if self.deal(port, columns, arrived_ns)? {
+                    continue;
+                }
+            }
             // Taken out, so that it can be read while the rest is written to.
             let mut sorter = std::mem::take(&mut self.sorter);
-            let (words, keys) = (batch.words(piece.clone()), &batch.keys()[piece]);
             if self.hot.is_any() {
                 self.sort_hot(port, &mut sorter, batch, first, keys);
             } else {
@@ -92,6 +99,30 @@ impl Producer {
             sent.and_then(|()| self.push_taken(port, batch, first, arrived_ns))?;
         }
         Ok(())
+    }
+
+    /// Spreads a piece by dealing it out, if that can be done. Returns whether it was.
+    fn deal(
+        &mut self,
+        port: PortId,
+        columns: Columns<'_>,
+        arrived_ns: u64,
+    ) -> Result<bool, PushError> {
+        if self.hot.is_any() {
+            return Ok(false);
+        }
+        // Taken out, as the sorter is.
+        let mut dealt = self.dealt.take().unwrap_or_default();
+        let is_dealt = dealt.deal(self.links.len(), columns);
+        let sent = (0..self.links.len()).filter(|_| is_dealt).try_for_each(|shard| {
+            let own = dealt.shard(shard);
+            self.append(port, shard, arrived_ns, own.keys.len(), |open, part| {
+                let ts = &own.ts[part.clone()];
+                open.extend_words(&own.keys[part.clone()], ts, &own.words[part]);
+            })
+        });
+        self.dealt = Some(dealt);
+        sent.map(|()| is_dealt)
     }
 
     /// As [`Sorter::sort`] where keys are split: events of theirs that have a word of their own are
