@@ -11,7 +11,9 @@ use intervale::join::JoinKind;
 use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice, Topology};
 use intervale::state::Simd;
 use intervale::workload::bench::{BenchPlan, BenchRow, Subject, Watch};
-use intervale::workload::{EngineSetup, Form, LayoutHints, SEED_MEASURED, StepClock, Workload};
+use intervale::workload::{
+    Bounds, EngineSetup, Form, LayoutHints, SEED_MEASURED, StepClock, Workload,
+};
 
 use size::{is_smoke, sized};
 
@@ -60,6 +62,7 @@ fn measure(name: &str, runtime: RuntimeChoice, most: usize) -> Vec<BenchRow> {
         batch: 256,
         chain: 0,
         layout: LayoutHints::default(),
+        bounds: Bounds::default(),
         repeat: sized(5, 1),
         roofline: false,
         check: is_smoke(),

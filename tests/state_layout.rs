@@ -9,7 +9,7 @@ use intervale::limits::{Limits, STATE_CHUNK_BYTES_MAX};
 use intervale::state::Simd;
 use intervale::time::Bound;
 use intervale::workload::{
-    Events, Form, KeyRule, LayoutHints, SingleJoin, StepClock, Workload, drive, offline,
+    Bounds, Events, Form, KeyRule, LayoutHints, SingleJoin, StepClock, Workload, drive, offline,
 };
 
 const BATCH: usize = 256;
@@ -22,7 +22,8 @@ fn joined(workload: Workload, events_per_side: u32, layouts: &[LayoutHints]) -> 
     let expected = offline(&events, &plain).outcome;
     assert!(expected.pairs > 0);
     let peak = |layout: &LayoutHints| {
-        let spec = form.spec_laid_out(&workload, JoinKind::Inner, *layout).expect("a good spec");
+        let spec = form.spec_within(&workload, JoinKind::Inner, *layout, &Bounds::default());
+        let spec = spec.expect("a good spec");
         let mut join = SingleJoin::new(spec, Simd::detect()).expect("an interval join");
         let measured = drive(&mut join, &events, BATCH, StepClock::Wall)
             .unwrap_or_else(|error| panic!("{layout:?}: {error}"));

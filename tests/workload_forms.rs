@@ -14,8 +14,8 @@ use intervale::join::{JoinKind, JoinSpec, MatchChoice, Window};
 use intervale::runtime::{CoreChoice, IdleStrategy, RuntimeChoice};
 use intervale::state::Simd;
 use intervale::workload::{
-    Direction, EngineSetup, Events, Form, KeyRule, Outcome, SingleJoin, StepClock, Watermarks,
-    Workload, drive, half_of_pairs, offline, run_engine,
+    Bounds, Direction, EngineSetup, Events, Form, KeyRule, Outcome, SingleJoin, StepClock,
+    Watermarks, Workload, drive, half_of_pairs, offline, run_engine,
 };
 
 fn forms() -> Vec<Form> {
@@ -86,7 +86,9 @@ fn by_engine(events: &Arc<Events>, spec: &JoinSpec, form: Form, cores: usize) ->
         simd: Simd::detect(),
         hot_keys: HotKeys::Auto,
     };
-    let measured = run_engine(events, spec, form.needs_order(), &setup, BATCH).unwrap().measured;
+    let bounds = Bounds::default();
+    let run = run_engine(events, spec, form.needs_order(), &setup, BATCH, &bounds).unwrap();
+    let measured = run.measured;
     (measured.outcome, measured.singles)
 }
 

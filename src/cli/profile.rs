@@ -141,7 +141,9 @@ impl Profile {
             root = root.mut_subcommand(command, |mut command| {
                 for setting in &self.settings {
                     let id = id(setting.name);
-                    if command.get_arguments().any(|arg| arg.get_id() == id.as_str()) {
+                    // A bound on state makes another join, so a bench has none unprompted.
+                    let is_apart = (command.get_name(), setting.name) == ("bench", "max-state");
+                    if !is_apart && command.get_arguments().any(|arg| arg.get_id() == id.as_str()) {
                         // A handful of short texts, once a process: clap wants them for good.
                         let value = match (command.get_name(), setting.name) {
                             ("bench", "cores") => unswept(&setting.value),

@@ -11,7 +11,7 @@ use crate::join::JoinSpec;
 use crate::workload::engine_run::{EngineRun, EngineSetup, Replay, Share, drift};
 use crate::workload::random::mix;
 use crate::workload::single::row_id;
-use crate::workload::{CpuClock, Events, Measured, Outcome, StateSize, StepTimes};
+use crate::workload::{Bounds, CpuClock, Events, Measured, Moved, Outcome, StateSize, StepTimes};
 
 /// How often a chain that runs asks whether it is still wanted.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -38,11 +38,12 @@ pub fn run_chain(
     spec: &JoinSpec,
     more: usize,
     (setup, batch): (&EngineSetup, usize),
+    bounds: &Bounds,
     stop: fn() -> bool,
 ) -> Result<EngineRun, EngineError> {
     let batch = batch.max(1);
     let more = more.clamp(1, CHAIN_MAX);
-    let (chain, core_count) = plan(events, spec, more, setup, batch)?;
+    let (chain, core_count) = plan(events, spec, more, (setup, batch), bounds)?;
     let (start, start_cpu_ns) = (Instant::now(), CpuClock::Process.now_ns());
     let chain = chain.sinks(|_| JoinedOutcome::default()).start()?;
     chain.seal();
@@ -78,6 +79,10 @@ pub fn run_chain(
                 bytes: finished.state_bytes_peak,
                 index_bytes: 0,
             },
+            moved: finished
+                .reports
+                .iter()
+                .fold(Moved::default(), |all, report| all.plus(Moved::of(&report.counters))),
         },
         core_count,
         runtime,
@@ -93,8 +98,8 @@ fn plan(
     events: &Arc<Events>,
     spec: &JoinSpec,
     more: usize,
-    setup: &EngineSetup,
-    batch: usize,
+    (setup, batch): (&EngineSetup, usize),
+    bounds: &Bounds,
 ) -> Result<(ChainBuilder<NoSinks>, usize), EngineError> {
     let engine = Engine::builder(spec.clone())
         .cores(setup.cores.clone())
@@ -102,6 +107,8 @@ fn plan(
         .idle(setup.idle)
         .simd(setup.simd)
         .hot_keys(setup.hot_keys)
+        .limits(bounds.limits)
+        .fail_when_full(bounds.fail_when_full)
         .batch_events(batch)
         .max_drift(drift(&events.workload, batch));
     let then = || {
@@ -200,6 +207,7 @@ mod tests {
             simd: Simd::detect(),
             hot_keys: HotKeys::Auto,
         };
+        let unbounded = Bounds::default();
         for more in [1, 2] {
             let expected = expected(&events, &spec, more);
             assert!(expected.pairs > 500, "{expected}");
@@ -207,7 +215,8 @@ mod tests {
             assert_eq!(offline_chain(&events, &spec, more, || true), None);
             assert_eq!(chain_rows(&events, &spec, more), expected.pairs as f64);
             for cores in [1, 3] {
-                let run = run_chain(&events, &spec, more, (&setup(cores), 16), never).unwrap();
+                let run = run_chain(&events, &spec, more, (&setup(cores), 16), &unbounded, never);
+                let run = run.unwrap();
                 assert_eq!(run.measured.outcome, expected, "{more} more, {cores} cores");
                 assert_eq!((run.core_count, run.measured.events), (cores, 240 + 120 * more as u64));
             }
@@ -228,7 +237,7 @@ mod tests {
             simd: Simd::detect(),
             hot_keys: HotKeys::Off,
         };
-        let stopped = run_chain(&events, &spec, 3, (&setup, 256), || true);
+        let stopped = run_chain(&events, &spec, 3, (&setup, 256), &Bounds::default(), || true);
         assert!(matches!(stopped, Err(EngineError::Stopped)), "{stopped:?}");
         assert!(chain_rows(&events, &spec, 3) > 1e17);
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::error::JoinError;
 use crate::event::Side;
 use crate::workload::{
-    CpuClock, Events, Measured, Outcome, StateSize, StepClock, StepTimes, Watermarks,
+    CpuClock, Events, Measured, Moved, Outcome, StateSize, StepClock, StepTimes, Watermarks,
 };
 
 /// A join that can be driven step by step: ours, or a peer to compare it with.
@@ -36,6 +36,11 @@ pub trait Stepped {
     /// Rows that came out alone so far.
     fn singles(&self) -> u64 {
         0
+    }
+
+    /// Rows that bounds on state have cost their place in memory so far.
+    fn moved(&self) -> Moved {
+        Moved::default()
     }
 
     /// What is held now. Cheap: it is called every few steps, inside the measured time.
@@ -80,5 +85,6 @@ pub fn drive<J: Stepped>(
         finish_cpu_ns: CpuClock::Thread.now_ns() - end_cpu_ns,
         steps,
         peak,
+        moved: join.moved(),
     })
 }

@@ -20,7 +20,7 @@ use crate::time::{Clock, Timestamp};
 use crate::workload::random::mix;
 use crate::workload::single::index_bytes;
 use crate::workload::{
-    CpuClock, Events, Measured, Outcome, OutcomeSink, StateSize, StepTimes, Workload,
+    Bounds, CpuClock, Events, Measured, Moved, Outcome, OutcomeSink, StateSize, StepTimes, Workload,
 };
 
 /// Where and how an engine runs.
@@ -65,7 +65,7 @@ const KEYED_ROW_BYTES: usize = 2 * size_of::<u64>();
 
 /// Runs all events through an engine. Each core reads its own part of both sides: every so-manieth
 /// batch, or, where `in_order`, the rows of its own keys, so that rows of one key and side come in
-/// the same order however many cores there are.
+/// the same order however many cores there are. `spec` is to know of `bounds`.
 ///
 /// # Errors
 /// [`EngineError`] when the engine cannot start or stops on a fault.
@@ -75,6 +75,7 @@ pub fn run_engine(
     in_order: bool,
     setup: &EngineSetup,
     batch: usize,
+    bounds: &Bounds,
 ) -> Result<EngineRun, EngineError> {
     let batch = batch.max(1);
     let mut builder = Engine::builder(spec.clone())
@@ -84,6 +85,8 @@ pub fn run_engine(
         .batch_events(batch)
         .max_drift(drift(&events.workload, batch))
         .hot_keys(setup.hot_keys)
+        .limits(bounds.limits)
+        .fail_when_full(bounds.fail_when_full)
         .sinks(|_| OutcomeSink::default());
     let core_count = builder.shard_count()?;
     // Feeds are dealt out in turn: each core gets one of each side.
@@ -122,6 +125,7 @@ pub fn run_engine(
                 // Relaxed: the threads that added have been joined.
                 index_bytes: index_bytes.load(Ordering::Relaxed),
             },
+            moved: Moved::of(&report.counters),
         },
         core_count,
         runtime: report.runtime,
@@ -344,5 +348,34 @@ impl Operator for Watched {
 
     fn splits_keys(&self) -> bool {
         self.join.splits_keys()
+    }
+
+    fn failure(&self) -> Option<JoinError> {
+        self.join.failure()
+    }
+
+    fn pooled_bytes(&self) -> u64 {
+        self.join.pooled_bytes()
+    }
+
+    fn trim(&mut self, keep_bytes: u64) {
+        self.join.trim(keep_bytes);
+    }
+
+    #[inline]
+    fn tick(&mut self, now_ns: u64) -> bool {
+        self.join.tick(now_ns)
+    }
+
+    fn next_tick_ns(&self) -> Option<u64> {
+        self.join.next_tick_ns()
+    }
+
+    fn make_room(&mut self, bytes_max: u64, rows_max: u64) -> Result<(), JoinError> {
+        self.join.make_room(bytes_max, rows_max)
+    }
+
+    fn rows_in_memory(&self) -> u64 {
+        self.join.rows_in_memory()
     }
 }

@@ -3,8 +3,7 @@
 use crate::error::SpecError;
 use crate::event::Event;
 use crate::join::{Asof, Condition, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Window};
-use crate::limits::Limits;
-use crate::workload::{LayoutHints, Workload};
+use crate::workload::{Bounds, LayoutHints, Workload};
 
 /// What matches count, over one workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,21 +78,22 @@ impl Form {
     /// [`SpecError`] for a kind that does not go with it, an empty interval, and windows that are
     /// none.
     pub fn spec(self, workload: &Workload, kind: JoinKind) -> Result<JoinSpec, SpecError> {
-        self.spec_laid_out(workload, kind, LayoutHints::default())
+        self.spec_within(workload, kind, LayoutHints::default(), &Bounds::default())
     }
 
-    /// [`spec`](Self::spec), with state laid out as a user chose.
+    /// [`spec`](Self::spec), with state laid out and bounded as a user chose.
     ///
     /// # Errors
     /// As for [`spec`](Self::spec), and for what cannot be chosen.
-    pub fn spec_laid_out(
+    pub fn spec_within(
         self,
         workload: &Workload,
         kind: JoinKind,
         layout: LayoutHints,
+        bounds: &Bounds,
     ) -> Result<JoinSpec, SpecError> {
         let builder = layout.add_to(self.builder(workload), workload.ticks_per_ms);
-        builder.kind(kind).build(&Limits::UNBOUNDED)
+        bounds.add_to(builder.kind(kind)).build(&bounds.limits)
     }
 
     fn builder(self, workload: &Workload) -> JoinSpecBuilder {

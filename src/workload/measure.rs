@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::workload::{CpuClock, Outcome};
+use crate::workload::{CpuClock, Moved, Outcome};
 
 /// The clock of single steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +143,8 @@ pub struct Measured {
     pub steps: StepTimes,
     /// The largest state that was seen.
     pub peak: StateSize,
+    /// Rows that bounds on state have cost their place in memory.
+    pub moved: Moved,
 }
 
 impl Measured {

@@ -5,6 +5,7 @@
 //! and compare pair counts and checksums: see [`truth`].
 
 pub mod bench;
+mod bounds;
 mod chain_run;
 mod cpu_clock;
 mod drive;
@@ -24,6 +25,7 @@ mod roofline;
 mod single;
 mod yardstick;
 
+pub use bounds::{Bounds, Moved};
 pub use chain_run::{CHAIN_MAX, fold, run_chain};
 pub use cpu_clock::CpuClock;
 pub use drive::{Stepped, drive};

@@ -1,13 +1,14 @@
 //! Our own join in the caller's thread: the operator that a shard runs, without the engine.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::error::{JoinError, SpecError};
 use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
-use crate::join::{AnyJoin, Counters, Emit, JoinSpec, SideCounters};
+use crate::join::{AnyJoin, Counters, Emit, JoinSpec};
 use crate::limits::{BATCH_EVENTS_MAX, Limits};
 use crate::state::Simd;
-use crate::workload::{Events, Outcome, StateSize, Stepped, Watermarks};
+use crate::workload::{Events, Moved, Outcome, StateSize, Stepped, Watermarks};
 
 /// Counts pairs and sums their checksum, from the ids in the rows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +55,8 @@ pub struct SingleJoin {
     hasher: KeyHasher,
     batch: EventBatch,
     out: OutcomeSink,
+    /// Where rows live only so long by the clock on the wall: since when it runs.
+    start: Option<Instant>,
 }
 
 impl SingleJoin {
@@ -62,9 +65,19 @@ impl SingleJoin {
     /// # Errors
     /// [`SpecError`] as the join has it.
     pub fn new(spec: JoinSpec, simd: Simd) -> Result<SingleJoin, SpecError> {
+        SingleJoin::within(spec, simd, Limits::UNBOUNDED)
+    }
+
+    /// An empty join with bounds on state: a step that would be over one fails, unless rows are to
+    /// be given up or put into files. It is told the time, if its spec asks for that.
+    ///
+    /// # Errors
+    /// [`SpecError`] as the join has it.
+    pub fn within(spec: JoinSpec, simd: Simd, limits: Limits) -> Result<SingleJoin, SpecError> {
         let hasher = KeyHasher::random(KeyKind::Int);
         Ok(SingleJoin {
-            join: AnyJoin::new(spec, hasher.clone(), Limits::UNBOUNDED, Some(simd))?,
+            start: spec.ttl().map(|_| Instant::now()),
+            join: AnyJoin::new(spec, hasher.clone(), limits, Some(simd))?,
             hasher,
             batch: EventBatch::with_capacity(
                 Side::Left,
@@ -98,6 +111,9 @@ impl Stepped for SingleJoin {
         watermarks: &Watermarks,
     ) -> Result<(), JoinError> {
         events.side(side).fill(&mut self.batch, &self.hasher, side, range);
+        if let Some(start) = self.start {
+            self.join.tick(start.elapsed().as_nanos() as u64);
+        }
         self.join.on_batch(&self.batch, &mut self.out)?;
         self.join.advance(watermarks.side(Side::Left), watermarks.side(Side::Right));
         while self.join.work(WORK_ROWS, &mut self.out) {}
@@ -107,7 +123,10 @@ impl Stepped for SingleJoin {
     fn finish(&mut self) -> Result<(), JoinError> {
         self.join.finish();
         while self.join.work(WORK_ROWS, &mut self.out) {}
-        self.join.counters().check()
+        match self.join.failure() {
+            Some(error) => Err(error),
+            None => self.join.counters().check(),
+        }
     }
 
     fn outcome(&self) -> Outcome {
@@ -118,9 +137,13 @@ impl Stepped for SingleJoin {
         self.out.singles
     }
 
+    fn moved(&self) -> Moved {
+        Moved::of(self.join.counters())
+    }
+
     fn state(&self) -> StateSize {
         StateSize {
-            rows: self.join.counters().sides.iter().map(SideCounters::buffered).sum(),
+            rows: self.join.rows_in_memory(),
             bytes: self.join.state_bytes(),
             index_bytes: index_bytes(&self.join),
         }

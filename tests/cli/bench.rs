@@ -116,6 +116,46 @@ fn however_state_is_laid_out_the_pairs_are_the_same() {
 }
 
 #[test]
+fn bounds_are_measured_beside_the_join_without_them() {
+    let dir = Dir::new();
+    let number = |row: &Value, name: &str| row[name].as_u64().unwrap();
+    for api in ["--api join", "--cores 2 --runtime threads"] {
+        let bounds = "--keys 10 --disorder 100ms --max-rows none,8500 --on-full spill,shed,fail";
+        let all = rows(&dir, &format!("--check {api} {bounds} --interval=-100ms..100ms"));
+        assert_eq!(column(&all, "max_rows"), ["none", "8500", "8500", "8500"], "{api}");
+        assert_eq!(column(&all, "on_full"), ["none", "spill", "shed", "fail"], "{api}");
+        assert_eq!(column(&all, "gives_up"), ["false", "false", "true", "false"], "{api}");
+        let tight = "--keys 10 --max-rows 4000,2e4 --on-full spill,shed --type left";
+        let all = rows(&dir, &format!("--check {api} {tight}"));
+        let (checksums, missing) = (column(&all, "checksum"), column(&all, "pairs_missing"));
+        // Rows in files are found, those that were given up are not, and it says how many.
+        assert_eq!(checksums[0], checksums[2], "{api}");
+        assert!(number(&all[0], "spilled") > 1_000, "{api}: {}", all[0]);
+        assert!(number(&all[1], "shed") > 1_000, "{api}: {}", all[1]);
+        assert!(number(&all[1], "pairs_missing") > 1_000, "{api}: {}", all[1]);
+        let found = number(&all[1], "pairs") + number(&all[1], "pairs_missing");
+        assert_eq!(found, number(&all[0], "pairs"), "{api}");
+        assert_eq!([&missing[0], &missing[3]], ["null", "0"], "{api}");
+        assert!(number(&all[0], "state_rows_peak") < 4_600, "{api}: {}", all[0]);
+    }
+    // Nothing lives so short that a row would be missed here, and no row is there for long.
+    let lives = rows(&dir, "--check --api join --ttl none,1h,1us --interval 0..300s");
+    assert_eq!(column(&lives, "ttl"), ["none", "1h", "1us"]);
+    assert_eq!(lives[0]["checksum"], lives[1]["checksum"]);
+    assert!(number(&lives[2], "timed_out") > 7_000, "{}", lives[2]);
+    assert!(lives[2]["pairs"].as_u64() < lives[0]["pairs"].as_u64());
+    let table = "bench --workload w2 --events 8000 --repeat 1 --api join --max-rows 1500";
+    let ran = dir.run(&format!("{table} --on-full shed,spill")).ok();
+    assert!(ran.out.contains("on full") && ran.out.contains("  spilled"), "{}", ran.out);
+    assert!(ran.err.contains("pairs may be fewer"), "{}", ran.err);
+    let full = format!("{table} --on-full fail");
+    dir.run(&full).fails(1, &["1500 are allowed"]);
+    // A profile's bound is for joins: a bench has none unprompted.
+    dir.write("p.toml", "max-state = \"1KiB\"\n");
+    assert_eq!(column(&rows(&dir, "--profile p.toml"), "max_state"), ["none"]);
+}
+
+#[test]
 fn cores_runtimes_and_instructions_change_no_pair() {
     let dir = Dir::new();
     let options =
@@ -409,6 +449,11 @@ fn wrong_use_is_told_with_what_to_do() {
         ("--payload -1", "it is negative; "),
         ("--repeat 0", "it is too small; "),
         ("--reserve -1", "--reserve"),
+        ("--max-rows 9 --peer naive", "--peer"),
+        ("--max-rows 9 --on-full spill --ttl 1s", "--on-full"),
+        ("--max-rows 9 --api join", "nobody could wait"),
+        ("--window tumble:1s --ttl 5s", "--ttl"),
+        ("--on-full shed", "--max-rows"),
     ] {
         dir.run(&format!("bench --workload w2 --events 8000 {options}")).fails(2, &[told]);
     }

@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.output_format == Format::Text {
         out(&report::table(&rows))?;
-        let notes = [report::unchecked(&rows), report::without_spread(&rows)];
+        let notes = [report::unchecked(&rows), report::fewer(&rows), report::without_spread(&rows)];
         notes.into_iter().flatten().for_each(|note| Console::stderr().note(note));
     }
     let stopped = os::interrupted().filter(|_| done < configs.len());

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::cli::bench::Config;
+use crate::cli::bench::args::{NONE, OrNone};
+use crate::cli::bench::baseline::gives_up;
 use crate::cli::layout::AUTO;
 use crate::cli::machine::{COMMIT, Machine};
 use crate::exchange::HotKeys;
@@ -40,6 +42,7 @@ impl Row {
         let mut old = vec![("type", json!("inner")), ("match", json!("all")), ("chain", json!(0))];
         old.push(("hot_keys", hot_keys));
         old.extend([("bucket_width", json!(AUTO)), ("chunk", json!(AUTO)), ("reserve", json!(0))]);
+        old.extend(["ttl", "max_rows", "max_state", "on_full"].map(|name| (name, json!(NONE))));
         if let Some(workload) = named {
             old.extend(shape(&rate.map_or(workload, |rate| workload.with_rate(rate))));
         }
@@ -69,6 +72,10 @@ impl Row {
             ("bucket_width", json!(config.bucket_width.to_string())),
             ("chunk", plan.layout.chunk_bytes.map_or(json!(AUTO), |bytes| json!(bytes))),
             ("reserve", json!(plan.layout.reserve_bytes)),
+            ("ttl", json!(config.bounds.ttl.to_string())),
+            ("max_rows", bound(config.bounds.rows)),
+            ("max_state", bound(config.bounds.bytes)),
+            ("on_full", json!(config.bounds.on_full())),
             ("repeat", json!(row.repeat)),
             ("stopped", json!(row.repeat < plan.repeat)),
         ]);
@@ -89,6 +96,11 @@ impl Row {
             ("checksum", json!(format!("{:016x}", row.outcome.checksum))),
             ("singles", json!(row.singles)),
             ("checked_against", json!(row.checked_against)),
+            ("gives_up", json!(plan.bounds.give_up())),
+            ("pairs_missing", json!(row.pairs_missing)),
+            ("timed_out", json!(row.moved.timed_out)),
+            ("shed", json!(row.moved.shed)),
+            ("spilled", json!(row.moved.spilled)),
             ("keys_split", json!(row.keys_split)),
             ("copies", json!(row.copies)),
             ("state_rows_peak", json!(row.state_rows_peak)),
@@ -200,12 +212,17 @@ fn spread(name: &'static str, figure: Spread, has_spread: bool) -> [(&'static st
     ]
 }
 
+/// A number, or that there is none.
+fn bound(bound: OrNone<u64>) -> Value {
+    bound.0.map_or(json!(NONE), |bound| json!(bound))
+}
+
 pub(super) fn hundredths(value: f64) -> Value {
     json!((value * 100.0).round() / 100.0)
 }
 
 /// What can be swept, with headings: those that differ between rows are shown.
-pub(super) const SWEPT: [(&str, &str); 16] = [
+pub(super) const SWEPT: [(&str, &str); 20] = [
     ("type", "type"),
     ("match", "match"),
     ("chain", "chain"),
@@ -221,20 +238,30 @@ pub(super) const SWEPT: [(&str, &str); 16] = [
     ("batch", "batch"),
     ("bucket_width", "bucket width"),
     ("chunk", "chunk"),
+    ("ttl", "ttl"),
+    ("max_rows", "max rows"),
+    ("max_state", "max state"),
+    ("on_full", "on full"),
     ("repeat", "repeat"),
 ];
 
-/// Rows that came out alone: a column of its own where there are any.
+/// Rows that came out alone.
 const SINGLES: &str = "singles";
+/// Columns that are there where there are any such rows.
+const SOME: [&str; 5] = [SINGLES, "pairs_missing", "timed_out", "shed", "spilled"];
 const SPREAD: &str = "cpu_spread_percent";
 
 /// A column of the table: heading, field, digits behind the point, and what a unit is of the field.
 type Column = (&'static str, &'static str, usize, f64);
 
-const FIGURES: [Column; 17] = [
+const FIGURES: [Column; 21] = [
     ("events", "events", 0, 1.0),
     ("pairs", "pairs", 0, 1.0),
+    ("missing", "pairs_missing", 0, 1.0),
     (SINGLES, SINGLES, 0, 1.0),
+    ("timed out", "timed_out", 0, 1.0),
+    ("shed", "shed", 0, 1.0),
+    ("spilled", "spilled", 0, 1.0),
     ("wall ns", "ns_per_event", 1, 1.0),
     ("cpu ns", "cpu_ns_per_event", 1, 1.0),
     ("cpu median", "cpu_ns_per_event_median", 1, 1.0),
@@ -267,7 +294,7 @@ pub(super) fn varies(rows: &[Row], name: &str) -> bool {
 pub(super) fn table(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let has = |name: &str| match name {
-        SINGLES => rows.iter().any(|row| row.number(SINGLES) > Some(0.0)),
+        _ if SOME.contains(&name) => rows.iter().any(|row| row.number(name) > Some(0.0)),
         // One repeat has none, which is worth a look.
         SPREAD => true,
         _ => rows.iter().any(|row| !row.get(name).is_null()),
@@ -309,6 +336,14 @@ pub(super) fn unchecked(rows: &[Row]) -> Option<&'static str> {
     rows.iter().any(|row| row.text("checked_against") == FIRST_RUN).then_some(
         "pairs and checksums were compared between the runs only, as no outcome is known of this \
          size; --check compares them with an offline join",
+    )
+}
+
+/// What is to be said where rows were given up.
+pub(super) fn fewer(rows: &[Row]) -> Option<&'static str> {
+    rows.iter().any(gives_up).then_some(
+        "--ttl and --on-full shed give rows up, so their pairs may be fewer, and others in each \
+         run: they are those of the first one",
     )
 }
 

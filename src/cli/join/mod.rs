@@ -24,7 +24,9 @@ mod waiting;
 mod window;
 
 pub use args::Args;
-pub(in crate::cli) use args::{AsofChoice, BadRows, ConditionArgs, InputArgs, MatchArgs, TimeArgs};
+pub(in crate::cli) use args::{
+    AsofChoice, BadRows, ConditionArgs, InputArgs, MatchArgs, OnFull, TimeArgs,
+};
 pub(in crate::cli) use offline::{Ask, Row, Table, Tables, read};
 pub(in crate::cli) use paths::check_distinct;
 

@@ -1,8 +1,8 @@
 //! What a measurement comes to, and how the repeats of one configuration are put together.
 
 use crate::runtime::RuntimeKind;
-use crate::workload::bench::{FIRST_RUN, Once, Subject};
-use crate::workload::{Events, Look, Measured, Outcome, Roofline, Yardstick};
+use crate::workload::bench::{Checked, FIRST_RUN, Once, Subject};
+use crate::workload::{Events, Look, Measured, Moved, Outcome, Roofline, Yardstick};
 
 /// A figure over the repeats; smaller is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,12 +52,16 @@ pub struct BenchRow {
     pub copies: u64,
     /// Events of both sides.
     pub events: u64,
-    /// Pairs and checksum, the same in every repeat.
+    /// Pairs and checksum, the same in every repeat; the first one's where rows are given up.
     pub outcome: Outcome,
     /// Rows that came out alone: padded, semi, anti.
     pub singles: u64,
     /// What pairs and checksum were compared with.
     pub checked_against: &'static str,
+    /// How many fewer pairs the first run found than that, where rows are given up.
+    pub pairs_missing: Option<u64>,
+    /// Rows that bounds on state have cost their place in memory, in the first run.
+    pub moved: Moved,
     /// Wall nanoseconds an event.
     pub ns_per_event: Spread,
     /// CPU nanoseconds an event, all threads.
@@ -118,7 +122,8 @@ pub(super) struct Runs {
     kernel: Option<Roofline>,
     kernel_ns: f64,
     looks: Vec<Look>,
-    checked_against: &'static str,
+    /// The first run.
+    checked: Checked,
 }
 
 impl Runs {
@@ -133,7 +138,7 @@ impl Runs {
             kernel: None,
             kernel_ns: f64::INFINITY,
             looks: Vec::new(),
-            checked_against: FIRST_RUN,
+            checked: Checked { against: FIRST_RUN, pairs_missing: None },
         }
     }
 
@@ -147,8 +152,10 @@ impl Runs {
         self.looks.extend(yardstick.map(Yardstick::look));
     }
 
-    pub(super) fn take(&mut self, run: Once, checked_against: &'static str) {
-        self.checked_against = checked_against;
+    pub(super) fn take(&mut self, run: Once, checked: Checked) {
+        if self.is_empty() {
+            self.checked = checked;
+        }
         (self.cores, self.runtime) = (run.cores, run.runtime);
         (self.keys_split, self.copies) = (run.keys_split, run.copies);
         self.measured.push(run.measured);
@@ -183,7 +190,9 @@ impl Runs {
             events: first.events,
             outcome: first.outcome,
             singles: first.singles,
-            checked_against: self.checked_against,
+            checked_against: self.checked.against,
+            pairs_missing: self.checked.pairs_missing,
+            moved: first.moved,
             ns_per_event: Spread::of(runs.iter().map(Measured::wall_ns_per_event)),
             cpu_ns_per_event: Spread::of(runs.iter().map(Measured::cpu_ns_per_event)),
             finish_cpu_ns_per_event: least(|run| {

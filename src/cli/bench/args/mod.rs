@@ -1,5 +1,6 @@
 //! What the user typed after `intervale bench`, and the configurations that it resolves to.
 
+mod bounds;
 mod subjects;
 
 use clap::ValueEnum;
@@ -12,10 +13,14 @@ use crate::cli::layout::{AUTO, BucketWidth, ChunkSize, bucket_width, chunk, rese
 use crate::cli::number::whole;
 use crate::cli::plot::PlotFile;
 use crate::cli::shape::{Keys, PAYLOAD_MAX, Shape, Skew, event_rate, keys, skew};
+use crate::error::SpecError;
 use crate::join::{JoinKind, MatchChoice};
 use crate::time::text::{TimeSpan, TimeUnit};
 use crate::workload::bench::BenchPlan;
-use crate::workload::{CHAIN_MAX, Direction, Form, LayoutHints, StepClock, Workload};
+use crate::workload::{Bounds, CHAIN_MAX, Direction, Form, LayoutHints, StepClock, Workload};
+
+use bounds::{BoundArgs, BoundShape};
+pub(in crate::cli::bench) use bounds::{NONE, OrNone};
 
 use crate::cli::bench::values::{
     Api, Clock, ConditionChoice, CoresText, Format, IntervalsText, Peer, closed_ms, cores, count,
@@ -128,6 +133,8 @@ pub struct Args {
         allow_hyphen_values = true
     )]
     reserve: u64,
+    #[command(flatten)]
+    bounds: BoundArgs,
     /// The instructions that compare times; auto: the widest of this machine
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "auto")]
     simd: Vec<SimdChoice>,
@@ -223,6 +230,7 @@ pub(in crate::cli::bench) struct Config {
     pub(in crate::cli::bench) plan: BenchPlan,
     /// As the options have it.
     pub(in crate::cli::bench) bucket_width: BucketWidth,
+    pub(in crate::cli::bench) bounds: BoundShape,
     /// As the option has it: `all`, `nearest`, `asof-backward`, `tumble:5s`.
     pub(in crate::cli::bench) form: String,
 }
@@ -235,6 +243,7 @@ struct RunShape {
     with_condition: bool,
     bucket_width: BucketWidth,
     chunk: ChunkSize,
+    bounds: BoundShape,
     chain: u8,
 }
 
@@ -270,7 +279,7 @@ impl Args {
         let mut configs = Vec::new();
         for workload in self.workloads(events_per_side)? {
             for (form, name) in self.forms(&workload)? {
-                for run in self.run_shapes() {
+                for run in self.run_shapes()? {
                     let plan = BenchPlan {
                         workload,
                         form,
@@ -286,6 +295,7 @@ impl Args {
                             chunk_bytes: run.chunk.0,
                             reserve_bytes: self.reserve,
                         },
+                        bounds: self.bounds.bounds(run.bounds),
                         repeat: self.repeat,
                         roofline: self.roofline,
                         check: self.check,
@@ -296,8 +306,9 @@ impl Args {
                     };
                     self.check_plan(&plan)?;
                     let suffix = if run.with_condition { "-if" } else { "" };
-                    let (bucket_width, form) = (run.bucket_width, format!("{name}{suffix}"));
-                    configs.push(Config { plan, bucket_width, form });
+                    let (bucket_width, bounds) = (run.bucket_width, run.bounds);
+                    let form = format!("{name}{suffix}");
+                    configs.push(Config { plan, bucket_width, bounds, form });
                 }
             }
         }
@@ -305,30 +316,39 @@ impl Args {
     }
 
     /// What is swept of how the joins run.
-    fn run_shapes(&self) -> Vec<RunShape> {
-        let mut shapes = Vec::new();
-        for &kind in &self.kind {
-            for &batch in &self.batch {
-                for &bucket_width in &self.bucket_width {
-                    for &chunk in &self.chunk {
-                        let (kind, batch) = (kind.into(), usize::from(batch));
-                        for &condition in &self.condition {
-                            let with_condition = condition == ConditionChoice::Half;
-                            let shape = |&chain| RunShape {
-                                kind,
-                                batch,
-                                with_condition,
-                                bucket_width,
-                                chunk,
-                                chain,
-                            };
-                            shapes.extend(self.chain.iter().map(shape));
-                        }
-                    }
-                }
-            }
-        }
-        shapes
+    fn run_shapes(&self) -> Result<Vec<RunShape>, Failure> {
+        let plain = RunShape {
+            kind: JoinKind::Inner,
+            batch: 1,
+            with_condition: false,
+            bucket_width: self.bucket_width[0],
+            chunk: self.chunk[0],
+            bounds: self.bounds.shapes(self.api)?[0],
+            chain: 0,
+        };
+        let mut shapes = vec![plain];
+        // Each option in turn multiplies them.
+        let mut vary = |set: &dyn Fn(RunShape) -> Vec<RunShape>| {
+            shapes = shapes.iter().copied().flat_map(set).collect();
+        };
+        vary(&|s| self.kind.iter().map(|&kind| RunShape { kind: kind.into(), ..s }).collect());
+        vary(&|s| {
+            let batches = self.batch.iter().copied().map(usize::from);
+            batches.map(|batch| RunShape { batch, ..s }).collect()
+        });
+        vary(&|s| {
+            let widths = self.bucket_width.iter();
+            widths.map(|&bucket_width| RunShape { bucket_width, ..s }).collect()
+        });
+        vary(&|s| self.chunk.iter().map(|&chunk| RunShape { chunk, ..s }).collect());
+        let bounds = self.bounds.shapes(self.api)?;
+        vary(&|s| bounds.iter().map(|&bounds| RunShape { bounds, ..s }).collect());
+        vary(&|s| {
+            let halves = self.condition.iter().map(|&which| which == ConditionChoice::Half);
+            halves.map(|with_condition| RunShape { with_condition, ..s }).collect()
+        });
+        vary(&|s| self.chain.iter().map(|&chain| RunShape { chain, ..s }).collect());
+        Ok(shapes)
     }
 
     fn events_per_side(&self) -> Result<u32, Failure> {
@@ -413,10 +433,11 @@ impl Args {
         let (kind, name) = (plan.kind, plan.workload.name);
         let is_plain =
             kind == JoinKind::Inner && plan.form == Form::default() && !plan.with_condition;
-        if !self.peer.is_empty() && !is_plain {
+        if !self.peer.is_empty() && (!is_plain || plan.bounds != Bounds::default()) {
             return Err(Failure::usage(
-                "--peer: the naive peer knows inner joins of all pairs in an interval only; leave \
-                 it out, or --type, --match, --asof, --window and --condition",
+                "--peer: the naive peer knows inner joins of all pairs in an interval only, \
+                 without bounds; leave it out, or --type, --match, --asof, --window, --condition, \
+                 --ttl, --max-rows and --max-state",
             ));
         }
         if plan.chain > 0 && !(is_plain && self.peer.is_empty() && self.api == Api::Engine) {
@@ -431,8 +452,17 @@ impl Args {
             Form::Asof { .. } => "--asof and --type",
             Form::Window(_) => "--window",
         };
-        let spec = plan.form.spec(&plan.form.workload(plan.workload), kind);
-        spec.map(drop).map_err(|error| Failure::usage(format!("{options}, {name}: {error}")))
+        let workload = plan.form.workload(plan.workload);
+        let spec = plan.form.spec_within(&workload, kind, plan.layout, &plan.bounds);
+        spec.map(drop).map_err(|error| {
+            let options = match error {
+                SpecError::Ttl => "--ttl",
+                SpecError::Overflow(_) => "--on-full",
+                SpecError::ChunkBytes { .. } => "--chunk",
+                _ => options,
+            };
+            Failure::usage(format!("{options}, {name}: {error}"))
+        })
     }
 }
 
