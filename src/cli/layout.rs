@@ -22,7 +22,7 @@ pub(super) struct LayoutArgs {
     )]
     pub(super) bucket_width: BucketWidth,
     /// The smallest piece of memory that a bucket takes, 1KiB to 32MiB (auto: 1KiB, and larger
-    /// where buckets were so); --window has none
+    /// where buckets were so); --window has none. Both are those of every stage of a chain
     #[arg(long, value_name = "SIZE", default_value = AUTO, value_parser = chunk)]
     pub(super) chunk: ChunkSize,
     /// Memory that each core takes and touches before the first row: state that stays within it

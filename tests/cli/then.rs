@@ -346,3 +346,30 @@ fn a_bound_on_state_that_is_too_small_ends_the_run_and_one_that_is_not_holds() {
     ran.fails(1, &["--max-state", "raise it"]);
     assert!(!dir.names().contains(&"o.csv".to_owned()));
 }
+
+/// How state is laid out, which shows in what it takes, is said of every stage.
+#[test]
+fn state_of_every_stage_is_laid_out_as_asked_for() {
+    let (dir, streams) = (Dir::new(), streams(3, 400));
+    write(&dir, &streams);
+    let of = |layout: &str| {
+        let (rows, report) = dir.join(&format!("{FIRST} {SECOND} --cores 1 {layout}"));
+        let stages = report["stages"].as_array().expect("stages");
+        let bytes = stages.iter().map(|stage| stage["state_bytes_peak"].as_u64().unwrap());
+        (sorted_rows(&rows), bytes.collect::<Vec<_>>())
+    };
+    let (rows, plain) = of("");
+    let (chunked_rows, chunked) = of("--chunk 1MiB");
+    // A bucket takes a chunk at least; narrower ones are more.
+    let (narrow_rows, narrow) = of("--chunk 64KiB --bucket-width 1ms");
+    let (_, wide) = of("--chunk 64KiB --bucket-width 1h");
+    assert!(rows == chunked_rows && rows == narrow_rows);
+    for stage in 0..2 {
+        let [plain, chunked, narrow, wide] =
+            [&plain, &chunked, &narrow, &wide].map(|bytes| bytes[stage]);
+        assert!(plain < 1 << 20 && chunked >= 1 << 20, "{stage}: {plain} {chunked}");
+        assert!(narrow >= wide + (64 << 10), "{stage}: {narrow} {wide}");
+    }
+    let small = format!("join {FIRST} {SECOND} --chunk 1MiB --max-state 64MiB");
+    dir.run(&small).fails(2, &["--chunk", "at the most"]);
+}

@@ -65,6 +65,13 @@ impl Bounds {
     /// Says which of them does not go with the join, if that is what is wrong.
     pub(super) fn explain_spec(&self, error: &SpecError) -> Option<Failure> {
         let option = match error {
+            SpecError::ChunkBytes { bytes_max, .. } => {
+                return Some(Failure::usage(format!(
+                    "--chunk: every time bucket takes one, so within --max-state it can be {} at \
+                     the most",
+                    show_size_down(*bytes_max)
+                )));
+            }
             SpecError::Ttl => "--ttl",
             SpecError::Overflow(_) => match self.on_full {
                 OnFull::Spill if self.ttl.is_some() => {

@@ -42,7 +42,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let lateness = first.lateness();
     let mut specs = vec![first.clone()];
     for (number, then) in plan.then.iter().enumerate() {
-        let spec = then.spec_within(unit, lateness, &plan.machine.bounds, plan.reserve_share())?;
+        let spec = then.spec_within(unit, lateness, &plan.machine, plan.reserve_share())?;
         let condition = expressions.then_condition(number, plan.machine.deterministic);
         specs.push(match condition {
             Some(condition) => spec.with_condition(condition),

@@ -12,7 +12,6 @@ use crate::cli::join::outputs::{self, Outputs};
 use crate::cli::join::plan::Plan;
 use crate::cli::join::report::{Latency, Report, SideRows, StageRows};
 use crate::cli::join::rules::{self, Control};
-use crate::cli::join::size::show_size_down;
 use crate::cli::join::waiting::Waiting;
 use crate::cli::progress::{Progress, Snapshot};
 use crate::cli::text::show_count;
@@ -136,15 +135,9 @@ pub(super) fn join_spec(plan: &Plan, unit: TimeUnit, limits: &Limits) -> Result<
     let spec = layout.add_to(spec, unit.ticks_per_second() / 1_000);
     let spec = plan.machine.bounds.add_to(spec);
     let spec = spec.lateness(Lateness { policy: plan.late, clock, allowed }).build(limits);
-    spec.map_err(|error| match error {
-        SpecError::ChunkBytes { bytes_max, .. } => Failure::usage(format!(
-            "--chunk: every time bucket takes one, so within --max-state it can be {} at the most",
-            show_size_down(bytes_max)
-        )),
-        error => {
-            let bounds = plan.machine.bounds.explain_spec(&error);
-            bounds.unwrap_or_else(|| plan.matching.explain(&error, unit))
-        }
+    spec.map_err(|error| {
+        let bounds = plan.machine.bounds.explain_spec(&error);
+        bounds.unwrap_or_else(|| plan.matching.explain(&error, unit))
     })
 }
 

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use crate::cli::Failure;
 use crate::cli::join::args::Args;
-use crate::cli::join::bounds::Bounds;
 use crate::cli::join::matching::{self, Matching};
 use crate::cli::join::open::Inputs;
-use crate::cli::join::plan::{Plan, SidePlan, Typed, key_columns};
+use crate::cli::join::plan::{MachinePlan, Plan, SidePlan, Typed, key_columns};
 use crate::cli::join::then::{ThenKind, ThenStage};
 use crate::engine::{JoinedRow, Stream};
 use crate::event::{Key, KeyKind};
@@ -21,6 +20,7 @@ use crate::source::schema::closest;
 use crate::source::{RowFormat, key, split_position};
 use crate::time::Lateness;
 use crate::time::text::TimeUnit;
+use crate::workload::LayoutHints;
 
 /// A further stream, and how it is joined with what comes before it.
 #[derive(Clone, Debug)]
@@ -142,7 +142,8 @@ impl ThenPlan {
         spec.build(limits).map_err(|error| self.matching.explain(&error, unit))
     }
 
-    /// The same within the bounds of a run, and with its share of what is taken at the start.
+    /// The same within the bounds of a run, its state laid out as is asked for, and with its share
+    /// of what is taken at the start.
     ///
     /// # Errors
     /// As [`spec`](Self::spec), and for a bound that does not go with the stage.
@@ -150,11 +151,13 @@ impl ThenPlan {
         &self,
         unit: TimeUnit,
         lateness: Lateness,
-        bounds: &Bounds,
+        machine: &MachinePlan,
         reserve_bytes: u64,
     ) -> Result<JoinSpec, Failure> {
-        let spec = bounds.add_to(self.builder(unit, lateness)?).reserve_bytes(reserve_bytes);
-        spec.build(&bounds.limits).map_err(|error| {
+        let bounds = &machine.bounds;
+        let layout = LayoutHints { reserve_bytes, ..machine.layout };
+        let spec = layout.add_to(self.builder(unit, lateness)?, unit.ticks_per_second() / 1_000);
+        bounds.add_to(spec).build(&bounds.limits).map_err(|error| {
             bounds.explain_spec(&error).unwrap_or_else(|| self.matching.explain(&error, unit))
         })
     }
