@@ -142,7 +142,9 @@ fn the_engine_conforms() {
         (2, RuntimeChoice::Auto, best),
     ];
     let levels = Simd::ALL.into_iter().filter(|simd| simd.is_available() && *simd != best);
-    settings.extend(levels.map(|simd| (1, RuntimeChoice::Threads, simd)));
+    settings.extend(
+        levels.flat_map(|simd| [1, 2, 8].map(|shards| (shards, RuntimeChoice::Threads, simd))),
+    );
     for setting in settings {
         for scenario in &scenarios {
             let name = &scenario["name"];
