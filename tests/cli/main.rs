@@ -24,6 +24,7 @@ mod pipes;
 mod profile;
 mod rules;
 mod sample;
+mod select;
 mod state;
 mod support;
 mod then;

@@ -12,7 +12,7 @@ mod subject;
 
 pub use engine::EngineSubject;
 pub use operator::{OperatorSubject, id_of};
-pub use scenario::{Scenario, bundles, bundles_laid_out, check};
+pub use scenario::{Scenario, bundles, bundles_in, bundles_laid_out, check};
 pub use split::SplitSubject;
 pub use subject::{Arrival, OracleSubject, Step, Subject, apply};
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use intervale::event::{KeyKind, Side};
 use intervale::join::oracle::Output;
 use intervale::join::{Asof, Condition, JoinKind, JoinSpec, MatchChoice, Rule, Rules, Window};
+use intervale::limits::{Limits, Overflow};
 use intervale::time::{Bound, Interval, LatePolicy, Lateness, LatenessClock, Timestamp};
 use serde_json::Value;
 
@@ -19,6 +20,10 @@ pub struct Scenario {
     pub name: String,
     pub spec: JoinSpec,
     pub sources: [usize; 2],
+    /// The tests' own, if the scenario has none.
+    pub limits: Limits,
+    /// By side, how many rows are given up, and how many of them unmatched, where it says so.
+    pub shed: Option<[[u64; 2]; 2]>,
     pub steps: Vec<Step>,
     /// As long as `steps`.
     pub expected: Vec<Vec<Output>>,
@@ -38,12 +43,16 @@ pub fn bundles_laid_out(
     bucket_width: Option<i64>,
     chunk_bytes: Option<u64>,
 ) -> Vec<Scenario> {
-    let layout = (bucket_width, chunk_bytes);
     let folder = std::env::var_os("INTERVALE_CONFORMANCE_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance"),
         PathBuf::from,
     );
-    let entries = std::fs::read_dir(&folder)
+    bundles_in(&folder, keys, (bucket_width, chunk_bytes))
+}
+
+/// Those of the files in one folder.
+pub fn bundles_in(folder: &Path, keys: KeyKind, layout: Layout) -> Vec<Scenario> {
+    let entries = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("cannot read the corpus {}: {error}", folder.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("a folder entry").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
@@ -130,7 +139,11 @@ impl Scenario {
         if let Some(rules) = config["rules"].as_array() {
             spec = under_rules(spec, rules);
         }
-        Scenario { name, spec, sources, steps, expected, names: reader.names }
+        let counts = |side: &str| [0, 1].map(|at| value["shed"][side][at].as_u64().unwrap_or(0));
+        let shed = value["shed"].is_object().then(|| ["left", "right"].map(counts));
+        let limits = limits_of(config);
+        let names = reader.names;
+        Scenario { name, spec, sources, limits, shed, steps, expected, names }
     }
 
     /// The same scenario with late rows only counted: the late output stays empty.
@@ -144,6 +157,8 @@ impl Scenario {
             name: format!("{} (dropping)", self.name),
             spec: self.spec.clone().with_lateness(lateness),
             sources: self.sources,
+            limits: self.limits,
+            shed: self.shed,
             steps: self.steps.clone(),
             expected: self.expected.iter().map(on_time).collect(),
             names: self.names.clone(),
@@ -178,8 +193,20 @@ impl Scenario {
     }
 }
 
+/// The bound on rows and what happens at it, if there is one.
+fn limits_of(config: &Value) -> Limits {
+    let overflow = match config["on_full"].as_str() {
+        None => return limits(),
+        Some("shed") => Overflow::Shed,
+        Some("spill") => Overflow::Spill,
+        Some(other) => panic!("unknown policy {other}"),
+    };
+    let rows_max = config["max_rows"].as_u64().unwrap_or_else(|| panic!("no bound in {config}"));
+    Limits { state_rows_max: Some(rows_max), overflow, ..limits() }
+}
+
 /// The width of buckets and the bytes of the smallest chunk, if they are given.
-type Layout = (Option<i64>, Option<u64>);
+pub type Layout = (Option<i64>, Option<u64>);
 
 fn spec(config: &Value, keys: KeyKind, (bucket_width, chunk_bytes): Layout) -> JoinSpec {
     let bound = |end: &str, inclusive: &str| {
@@ -226,7 +253,7 @@ fn spec(config: &Value, keys: KeyKind, (bucket_width, chunk_bytes): Layout) -> J
             JoinSpec::between(lower, bound("upper", "upper_inclusive")).choice(choice)
         }
     };
-    let start = match bucket_width {
+    let start = match bucket_width.or(config["bucket_width"].as_i64()) {
         Some(ticks) => start.bucket_width(ticks),
         None => start,
     };
@@ -243,7 +270,7 @@ fn spec(config: &Value, keys: KeyKind, (bucket_width, chunk_bytes): Layout) -> J
         .keys(keys)
         .lateness(Lateness { policy, clock, allowed })
         .allow_empty()
-        .build(&limits())
+        .build(&limits_of(config))
         .unwrap_or_else(|error| panic!("{config}: {error}"))
 }
 
