@@ -30,6 +30,25 @@ use crate::limits::WINDOWS_PER_ROW_MAX;
 /// assert_eq!(pairs(Window::session(6))?, 2); // 4, 6 and 11 follow each other by less than 6
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Which windows are over
+///
+/// A row gets into those of its windows whose end is after `W - allowed`. `W` is the merged
+/// watermark, and under [`LatenessClock::Own`](crate::time::LatenessClock::Own) that of the row's
+/// own source, so that the same rows are late however far other sources have come; all that comes
+/// out waits for the merged watermark. From that follow rules that a single clock has no need of:
+///
+/// 1. A window that the merged watermark has closed is over whatever the own clock says: a row
+///    whose source was idle meanwhile may be on time for none of its windows. It is not late, is in
+///    no window, and comes out at once where its side comes out unmatched.
+/// 2. To a session, a row before `W - allowed` belongs as if it stood there: it joins a session
+///    that goes on beyond `W - allowed`, and none that had ended by then, even if the merged
+///    watermark still keeps that one open. It is late when the session that it would have alone is
+///    over.
+/// 3. The pairs of a session come out at `end + allowed` under that clock, together with its rows
+///    without a pair, and not at its end: until then a row may make it longer, and pairs have the
+///    time of its end, which must not depend on how far other sources are. Tumbling and hopping
+///    windows give their pairs at their end, and at once what comes for them later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// Windows of `size` ticks that start `slide` ticks after each other, one of them at `offset`.
