@@ -117,7 +117,7 @@ pub enum SpecError {
     /// The windows are none, or go with another operator or late policy; the text says which.
     Window(&'static str),
     /// A time to live is more than nothing, and goes with interval joins of all matches.
-    Ttl,
+    Ttl(&'static str),
     /// What is to become of rows when state is full does not go with the join; the text says why.
     Overflow(&'static str),
     /// The width of state's time buckets, in ticks, is under 1.
@@ -153,10 +153,7 @@ impl fmt::Display for SpecError {
                 write!(f, "the tolerance is {ticks} ticks; it must be 0 or more")
             }
             SpecError::Window(problem) => f.write_str(problem),
-            SpecError::Ttl => write!(
-                f,
-                "a time to live is more than 0, and of interval joins of all matches only"
-            ),
+            SpecError::Ttl(why) => f.write_str(why),
             SpecError::Splitting(why) => write!(f, "hot keys cannot be split: {why}"),
             SpecError::Overflow(why) => f.write_str(why),
             SpecError::BucketWidth(ticks) => {

@@ -167,7 +167,9 @@ pub enum Overflow {
     /// side. They match nothing any more, and do not come out as unmatched either, because nobody
     /// knows whether they would have been matched: they are counted
     /// ([`SideCounters::shed`](crate::join::SideCounters::shed)). Events of times that were shed
-    /// are joined as ever with what there is. For interval joins of all matches.
+    /// are joined as ever with what there is. For interval joins of all matches: where one match is
+    /// chosen, another would take the place of one that was given up, and rows of a window have
+    /// their turn at its end, so that results would be wrong and not merely fewer.
     Shed,
     /// The oldest go into files, in the folder that
     /// [`JoinSpecBuilder::spill_to`](crate::join::JoinSpecBuilder::spill_to) names, and are read

@@ -219,7 +219,7 @@ fn the_engine_conforms_with_keys_split() {
 #[test]
 fn the_corpus_is_whole() {
     if std::env::var_os("INTERVALE_CONFORMANCE_DIR").is_none() {
-        assert_eq!(bundles(KeyKind::Bytes).len(), 543 + 300 + 216 + 60 + 90);
+        assert_eq!(bundles(KeyKind::Bytes).len(), 543 + 300 + 216 + 60 + 180);
     }
 }
 

@@ -10,7 +10,9 @@ use intervale::engine::Engine;
 use intervale::error::SpecError;
 use intervale::event::{Event, Key, KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Asof, Emit, Join, JoinKind, JoinSpec, MatchChoice, Sink, Window};
+use intervale::join::{
+    Asof, Condition, Emit, Join, JoinKind, JoinSpec, JoinSpecBuilder, MatchChoice, Sink, Window,
+};
 use intervale::limits::Limits;
 use intervale::runtime::{CoreChoice, RuntimeChoice};
 use intervale::time::{Bound, LatePolicy, Lateness, LatenessClock};
@@ -231,18 +233,84 @@ fn an_idle_engine_gives_its_answer() {
     }
 }
 
+/// Forms that choose one of the matches of a left row.
+fn choosing() -> impl Strategy<Value = JoinSpecBuilder> {
+    let interval = JoinSpec::between(Bound::Closed(-10), Bound::Closed(20));
+    let chosen = |choice| interval.clone().choice(choice);
+    prop::sample::select(vec![
+        chosen(MatchChoice::First),
+        chosen(MatchChoice::Last),
+        chosen(MatchChoice::Nearest),
+        JoinSpec::asof(Asof::backward().within(15)),
+        JoinSpec::asof(Asof::forward().within(15)),
+        JoinSpec::asof(Asof::nearest().within(15)),
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// A left row that is over gives the pair that it would give if nothing followed.
+    #[test]
+    fn random_cases_of_choices(
+        steps in steps(),
+        form in choosing(),
+        kind in prop::sample::select(vec![JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti]),
+        keys in prop::sample::select(&[KeyKind::Int, KeyKind::Bytes][..]),
+        policy in prop::sample::select(&[LatePolicy::Drop, LatePolicy::Join][..]),
+        clock in prop::sample::select(&[LatenessClock::Merged, LatenessClock::Own][..]),
+        allowed in 0i64..5,
+        has_condition in any::<bool>(),
+        shards in prop::sample::select(&[1usize, 1, 2, 8][..]),
+    ) {
+        let form = form.kind(kind).keys(keys).lateness(Lateness { policy, clock, allowed });
+        let mut spec = form.bucket_width(4).ttl(TTL).build(&limits()).unwrap();
+        if has_condition {
+            spec = spec.with_condition(Condition::new(|left, right| {
+                left.row.first().zip(right.row.first()).is_some_and(|(l, r)| (l + r) % 3 > 0)
+            }));
+        }
+        compare(&spec, &steps, shards).map_err(TestCaseError::fail)?;
+    }
+}
+
+#[test]
+fn a_left_row_gives_the_best_that_it_has_met_when_it_is_over() {
+    let interval = JoinSpec::between(Bound::Closed(-10), Bound::Closed(20));
+    let spec = interval.choice(MatchChoice::Last).kind(JoinKind::Left).keys(KeyKind::Bytes);
+    let spec = spec.ttl(TTL).build(&limits()).unwrap();
+    let oracle: Box<dyn Subject> = Box::new(OracleSubject::new(&spec, [1, 1]));
+    let operator: Box<dyn Subject> = Box::new(OperatorSubject::new(&spec, [1, 1], 1));
+    for mut subject in [oracle, operator] {
+        let mut run = |step: Step| apply(&mut *subject, &step).unwrap();
+        run(Step::Tick { ns: 1_000 });
+        for (side, key, ts, id) in [
+            (Side::Left, 1, 8, 1),
+            (Side::Left, 1, 7, 2),
+            (Side::Left, 2, 5, 3),
+            (Side::Right, 1, 9, 4),
+            (Side::Right, 1, 12, 5),
+        ] {
+            assert!(run(event(side, key, ts, id)).is_empty(), "a later one may come");
+        }
+        run(Step::Tick { ns: 1_010 });
+        assert!(run(event(Side::Left, 1, 6, 6)).is_empty());
+        let over = run(Step::Tick { ns: 1_090 });
+        assert_eq!(over, [left_alone(3), pair(2, 5, 12), pair(1, 5, 12)], "by time");
+        assert!(run(event(Side::Left, 1, 9, 7)).is_empty(), "4 and 5 are gone");
+        assert!(run(event(Side::Right, 1, 15, 8)).is_empty(), "1 and 2 are out");
+        assert_eq!(run(Step::End), [pair(6, 8, 15), pair(7, 8, 15)]);
+    }
+}
+
 #[test]
 fn what_does_not_go_with_it_is_refused() {
     let all = || JoinSpec::between(Bound::Closed(0), Bound::Closed(10));
-    let build = |spec: intervale::join::JoinSpecBuilder| spec.build(&Limits::UNBOUNDED);
-    assert_eq!(build(all().ttl(Duration::ZERO)), Err(SpecError::Ttl));
-    for spec in [
-        all().choice(MatchChoice::First),
-        all().choice(MatchChoice::OneToOne),
-        JoinSpec::asof(Asof::backward().within(5)),
-        JoinSpec::window(Window::tumbling(10)),
-    ] {
-        assert_eq!(build(spec.ttl(TTL)), Err(SpecError::Ttl));
-    }
-    assert!(build(all().kind(JoinKind::Semi).choice(MatchChoice::First).ttl(TTL)).is_ok());
+    let told = |spec: JoinSpecBuilder| match spec.build(&Limits::UNBOUNDED) {
+        Err(SpecError::Ttl(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(told(all().ttl(Duration::ZERO)).contains("more than 0"));
+    assert!(told(all().choice(MatchChoice::OneToOne).ttl(TTL)).contains("one to one"));
+    assert!(told(JoinSpec::window(Window::tumbling(10)).ttl(TTL)).contains("window"));
 }

@@ -25,6 +25,17 @@ use crate::time::Bound;
 /// join.push(Side::Left, Key::Int(1), 250, b"trade", &mut out)?;
 /// join.finish(&mut out);
 /// assert_eq!(quotes, [200]);
+///
+/// // With a time to live a trade waits no longer than that for quotes of a feed that fell silent.
+/// let ttl = std::time::Duration::from_nanos(80);
+/// let spec = JoinSpec::asof(asof).ttl(ttl).build(&Limits::default())?;
+/// let mut join = intervale::join::Join::new(spec, Limits::default())?;
+/// let mut quotes = Vec::new();
+/// let mut out = |_trade: Event<'_>, quote: Event<'_>| quotes.push(quote.ts);
+/// join.push(Side::Right, Key::Int(1), 200, b"quote", &mut out)?;
+/// join.push(Side::Left, Key::Int(1), 250, b"trade", &mut out)?;
+/// [0, 10, 90].map(|now_ns| join.tick(now_ns, &mut out));
+/// assert_eq!(quotes, [200]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 
 use crate::error::JoinError;
 use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
+use crate::join::aging::Aging;
 use crate::join::slots::{Mark, Slot, Slots, end_of, is_past, replace, row_of, trim};
 use crate::join::{Emit, JoinSpec, MatchChoice};
 use crate::state::{Class, Partner, Visit};
@@ -18,6 +19,8 @@ pub(super) struct Choices {
     spec: JoinSpec,
     slots: Slots<Best>,
     due: BinaryHeap<Reverse<Due>>,
+    /// Where rows live only so long.
+    aging: Option<Aging>,
     /// Of the batch at work.
     marks: Vec<Option<Mark>>,
 }
@@ -52,12 +55,14 @@ impl Choices {
         // A right row is matched by a left one that is out already, if the condition holds of the
         // two.
         let slots = Slots::new(spec.condition().is_some());
-        Choices { spec, slots, due: BinaryHeap::new(), marks: Vec::new() }
+        let aging = spec.ttl().map(|_| Aging::default());
+        Choices { spec, slots, due: BinaryHeap::new(), aging, marks: Vec::new() }
     }
 
     /// Bytes as allocated.
     pub(super) fn bytes(&self) -> usize {
-        self.slots.bytes() + self.due.capacity() * size_of::<Reverse<Due>>()
+        let aging = self.aging.as_ref().map_or(0, Aging::bytes);
+        self.slots.bytes() + self.due.capacity() * size_of::<Reverse<Due>>() + aging
     }
 
     /// As [`Slots::mark`].
@@ -85,11 +90,14 @@ impl Choices {
         for &mark in marks.iter().flatten() {
             let Some((slot, _)) = self.slots.get_mut(mark) else { continue };
             slot.more.due = due_of(&self.spec, slot);
-            let (at, arrival) = (slot.more.due, slot.arrival);
-            if slot.ts < floor || is_final(clock, at) {
+            let (at, arrival, ts) = (slot.more.due, slot.arrival, slot.ts);
+            if ts < floor || is_final(clock, at) {
                 self.emit(mark, hasher, out, &mut emitted);
             } else {
                 self.due.push(Reverse(Due { at, arrival, mark }));
+                if let Some(aging) = &mut self.aging {
+                    aging.push(ts, arrival, mark);
+                }
             }
         }
         self.marks = marks;
@@ -107,6 +115,10 @@ impl Choices {
     ) -> (bool, Emitted) {
         let mut emitted = Emitted::default();
         for _ in 0..budget {
+            if let Some(mark) = self.aging.as_mut().and_then(Aging::take) {
+                self.emit(mark, hasher, out, &mut emitted);
+                continue;
+            }
             let Some(&Reverse(next)) = self.due.peek() else { return (false, emitted) };
             if clock.is_some_and(|clock| !is_past(clock, next.at)) {
                 return (false, emitted);
@@ -117,6 +129,18 @@ impl Choices {
             }
         }
         (true, emitted)
+    }
+
+    /// All rows up to now were stored before `now_ns`.
+    pub(super) fn close_epoch(&mut self, now_ns: u64) {
+        self.aging.iter_mut().for_each(|aging| aging.close_epoch(now_ns));
+    }
+
+    /// Rows that were stored up to `to_ns` come out of [`work`](Self::work) next, each with the
+    /// partner that it has, or by itself.
+    pub(super) fn age_out(&mut self, to_ns: u64) {
+        let Choices { slots, aging, .. } = self;
+        aging.iter_mut().for_each(|aging| aging.age_out(to_ns, |mark| slots.get(mark).is_some()));
     }
 
     /// Notes a partner if it is better than what there is; an equal one that came earlier stays.

@@ -6,6 +6,7 @@
 //! [`Join`] wraps the first for a caller's own loop, and [`oracle`] is the reference that all of
 //! them are held to.
 
+mod aging;
 mod any;
 mod asof;
 mod choice;

@@ -66,7 +66,9 @@
 //! **Time to live**: [`Oracle::tick`] tells the time on the wall. Rows get the time of the first
 //! tick that comes an eighth of `ttl` after the last such one, or after the first tick; a row is
 //! gone at the first tick `ttl` after its time, or later. Those that are unmatched come out in that
-//! step where their side does: left ones first, a side's in the order of (time, arrival).
+//! step where their side does: left ones first, a side's in the order of (time, arrival). A left
+//! row whose match is yet to be chosen gives the pair that it would give if nothing followed; a
+//! right row that was noted as the best so far stays so, and no later left row sees it.
 //!
 //! **One to one** ([`MatchChoice::OneToOne`]), a row of either side is in one pair at the most.
 //! Matches are candidates; they are taken in the order of (pair time, arrival of the later row,

@@ -398,7 +398,13 @@ impl JoinSpecBuilder {
     /// unmatched, one without a match does so then. So what comes out depends on when events come.
     /// Engines tell their operators the time; a [`Join`](crate::join::Join) goes by its
     /// [`tick`](crate::join::Join::tick). Its memory is freed with its time bucket, once older ones
-    /// are gone, too. For interval joins of all matches. Without it rows live until their end.
+    /// are gone, too. Without it rows live until their end.
+    ///
+    /// A left row that is over while its match is still to be chosen ([`choice`](Self::choice),
+    /// [`JoinSpec::asof`]) comes out then, with the one that it would have if nothing followed.
+    /// Right rows that are over are chosen by no left row that comes later. Not for
+    /// [`MatchChoice::OneToOne`], nor for window joins, whose rows have their turn at the window's
+    /// end: what becomes of one that is gone by then nobody could say.
     ///
     /// ```
     /// # use intervale::event::{Event, Key, Side};
@@ -469,9 +475,7 @@ impl JoinSpecBuilder {
             && (self.choice == MatchChoice::All
                 || (self.choice != MatchChoice::OneToOne && !self.kind.emits_pairs()));
         self.check_overflow(limits, is_plain)?;
-        if self.ttl.is_some_and(|ttl| ttl.is_zero() || !is_plain) {
-            return Err(SpecError::Ttl);
-        }
+        self.check_ttl()?;
         let is_for_left_rows = !matches!(self.choice, MatchChoice::All | MatchChoice::OneToOne);
         if is_for_left_rows && self.kind.emits_unmatched(Side::Right) {
             return Err(SpecError::MatchKind);

@@ -33,6 +33,31 @@ fn a_silent_input_gets_its_answer_after_the_time_to_live() {
     }
 }
 
+/// What is the last payment nobody knows while one may still come, but the order is not kept for
+/// ever.
+#[test]
+fn a_silent_input_gets_the_match_that_there_is_after_the_time_to_live() {
+    let dir = Dir::new();
+    dir.write("right.csv", format!("k,ts,id\na,{T},1\na,{},2\n", T + 5));
+    for form in ["--between 0..1h --match last", "--asof forward --tolerance 1h"] {
+        let mut child = dir.spawn(&format!(
+            "join --left - --left-format csv --right right.csv --on k --left-time ts \
+             --right-time ts {form} --type left --ttl 200ms --cores 2 --select id,id_right \
+             --left-out-of-orderness 1h"
+        ));
+        let mut stdin = child.stdin.take().unwrap();
+        let lines = Lines::of(child.stdout.take().unwrap());
+        write!(stdin, "k,ts,id\na,{},1\nb,{T},2\n", T + 1).unwrap();
+        stdin.flush().unwrap();
+        assert_eq!(lines.next().as_deref(), Some("id,id_right"));
+        let mut rows = [lines.next().unwrap(), lines.next().unwrap()];
+        rows.sort();
+        assert_eq!(rows, ["1,2", "2,"], "{form}");
+        drop(stdin);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
 #[test]
 fn what_a_time_to_live_does_not_go_with_is_told() {
     let dir = Dir::with_sample();
@@ -42,11 +67,16 @@ fn what_a_time_to_live_does_not_go_with_is_told() {
         ("--ttl 0", ["--ttl", "more than 0"]),
         ("--ttl soon", ["--ttl", "soon"]),
         ("--ttl 1h --deterministic", ["--ttl", "clock on the wall"]),
-        ("--ttl 1h --match first", ["--ttl", "all matches"]),
+        ("--ttl 1h --match one-to-one", ["--ttl", "one to one wait"]),
+        ("--on-full shed --match first", ["--on-full shed", "choose block or fail"]),
     ] {
         dir.run(&format!("{sample} {options}")).fails(2, &words);
     }
-    dir.run(&format!("{sample} --ttl 1h")).ok();
+    let window = sample.replace("--between -5m..5m", "--window tumble:5m");
+    dir.run(&format!("{window} --ttl 1h")).fails(2, &["--ttl", "have their turn at its end"]);
+    for choice in ["", "--match nearest", "--match first --type left"] {
+        dir.run(&format!("{sample} --ttl 1h {choice}")).ok();
+    }
 }
 
 /// Rows of many keys that all stay until the end of input, some of them long.

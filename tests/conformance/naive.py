@@ -131,12 +131,10 @@ class Interval(Naive):
                     self.alone(side, row["id"])
 
 
-class Lives(Interval):
+class Living:
     """The same for rows that are gone a while after they came, by the clock on the wall."""
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.since = None
+    since = None
 
     def step(self, step):
         if step["op"] != "tick":
@@ -157,8 +155,13 @@ class Lives(Interval):
             gone = [row for row in self.rows[side] if row.get("stored", END) + ttl <= now]
             self.rows[side] = [row for row in self.rows[side] if row not in gone]
             for row in gone:
-                if not row["matched"] and not row["done"]:
-                    self.alone(side, row["id"])
+                self.go(side, row)
+
+
+class Lives(Living, Interval):
+    def go(self, side, row):
+        if not row["matched"] and not row["done"]:
+            self.alone(side, row["id"])
 
 
 class Unpaid(Naive):
@@ -224,11 +227,12 @@ class Asof(Naive):
                 continue
             possible = self.possible(left["ts"])
             best = None
-            for right in self.rows["R"]:
+            for right in left.get("noted", []) + self.rows["R"]:
                 near = right["key"] == left["key"] and right["ts"] in possible
                 if near and self.holds(left, right):
                     if best is None or self.better(left["ts"], right["ts"], best["ts"]):
                         best = right
+            left["noted"] = [best] if best else []
             if self.kind == "semi" and best:
                 self.emit(out="left_semi", l=left["id"])
                 left["done"] = True
@@ -238,12 +242,24 @@ class Asof(Naive):
                 to_come = [ts for ts in to_come if self.better(left["ts"], ts, best["ts"])]
             if to_come and not self.ended:
                 continue
-            left["done"] = True
-            if best is None:
-                self.alone("L", left["id"])
-            elif self.kind in ("inner", "left"):
+            self.give(left)
+
+    def give(self, left):
+        """The left row comes out with the best that it has met."""
+        left["done"] = True
+        for best in left["noted"]:
+            if self.kind in ("inner", "left"):
                 ts = max(left["ts"], best["ts"])
                 self.emit(out="pair", l=left["id"], r=best["id"], ts=ts)
+        if not left["noted"]:
+            self.alone("L", left["id"])
+
+
+class LivesAsof(Living, Asof):
+    def go(self, side, row):
+        # A right row that is gone is no partner of left rows that come later.
+        if side == "L" and not row["done"]:
+            self.give(row)
 
 
 class OneToOne(Naive):
@@ -451,13 +467,34 @@ def lives():
         lower = rng.randint(-9, 2)
         more = {"lower": lower, "upper": lower + rng.randint(4, 20), "ttl": rng.choice([40, 80])}
         config = config_of(rng, [ALL_KINDS[number % 6]], **more)
-        listed, now = [], rng.choice([0, 1000])
-        for step in steps(rng, rng.randint(8, 40), False):
-            while rng.random() < 0.35:
-                now += rng.randint(0, 30)
-                listed.append({"op": "tick", "ns": now})
-            listed.append(step)
-        print_line(f"lives-{number}-{config['join']}", Lives, config, listed)
+        print_line(f"lives-{number}-{config['join']}", Lives, config, ticking(rng))
+    for number in range(90):
+        lower = rng.randint(-9, 2)
+        form = rng.choice([
+            {"match": rng.choice(["first", "last", "nearest"]), "lower": lower},
+            {"asof": rng.choice(["backward", "forward", "nearest"]), "strict": rng.random() < 0.3},
+        ])
+        if "match" in form:
+            form["upper"] = lower + rng.randint(4, 20)
+        else:
+            form["tolerance"] = rng.choice([4, 10, 20])
+        kinds = ["inner", "left", "left"]
+        if not (form.get("strict") and form["asof"] == "nearest"):
+            kinds += ["semi", "anti"]
+        config = config_of(rng, kinds, **form, ttl=rng.choice([40, 80]))
+        name = f"lives-{form.get('match', form.get('asof'))}-{number}-{config['join']}"
+        print_line(name, LivesAsof, config, ticking(rng))
+
+
+def ticking(rng):
+    """Steps with the time told between them."""
+    listed, now = [], rng.choice([0, 1000])
+    for step in steps(rng, rng.randint(8, 40), False):
+        while rng.random() < 0.35:
+            now += rng.randint(0, 30)
+            listed.append({"op": "tick", "ns": now})
+        listed.append(step)
+    return listed
 
 
 def process():

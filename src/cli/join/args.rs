@@ -315,7 +315,8 @@ pub(super) struct MachineArgs {
     pub(super) max_rows: Option<String>,
     /// Buffered rows are given up this long after they came, by the clock, up to an eighth of it
     /// later, although no watermark has passed their end: for inputs that fall silent. Rows without
-    /// a match come out then where --type says so [default: never]
+    /// a match come out then where --type says so, and those whose match was yet to be chosen with
+    /// the one that they have; not with --match one-to-one or --window [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) ttl: Option<String>,
     /// When a bound comes near: block stops reading what is ahead until rows are freed, shed gives

@@ -64,36 +64,34 @@ impl Bounds {
 
     /// Says which of them does not go with the join, if that is what is wrong.
     pub(super) fn explain_spec(&self, error: &SpecError) -> Option<Failure> {
-        let option = match error {
-            SpecError::ChunkBytes { bytes_max, .. } => {
-                return Some(Failure::usage(format!(
-                    "--chunk: every time bucket takes one, so within --max-state it can be {} at \
-                     the most",
-                    show_size_down(*bytes_max)
-                )));
-            }
-            SpecError::Ttl => "--ttl",
+        match error {
+            SpecError::ChunkBytes { bytes_max, .. } => Some(Failure::usage(format!(
+                "--chunk: every time bucket takes one, so within --max-state it can be {} at the \
+                 most",
+                show_size_down(*bytes_max)
+            ))),
+            SpecError::Ttl(why) => Some(Failure::usage(format!(
+                "--ttl goes with --between and --asof, not with --match one-to-one or --window: \
+                 {why}"
+            ))),
             SpecError::Overflow(_) => match self.on_full {
-                OnFull::Spill if self.ttl.is_some() => {
-                    return Some(Failure::usage(
-                        "--on-full spill: rows with a --ttl stay in memory, where the clock finds \
-                         those that have outlived it; leave one of them out",
-                    ));
-                }
-                OnFull::Spill => {
-                    return Some(Failure::usage(
-                        "--on-full spill goes with --between and all matches: what --match, \
-                         --asof and --window wait with is memory; choose block or fail",
-                    ));
-                }
-                _ => "--on-full shed",
+                OnFull::Spill if self.ttl.is_some() => Some(Failure::usage(
+                    "--on-full spill: rows with a --ttl stay in memory, where the clock finds \
+                     those that have outlived it; leave one of them out",
+                )),
+                OnFull::Spill => Some(Failure::usage(
+                    "--on-full spill goes with --between and all matches: what --match, \
+                     --asof and --window wait with is memory; choose block or fail",
+                )),
+                _ => Some(Failure::usage(
+                    "--on-full shed goes with --between and all matches: with --match and --asof \
+                     another match would take the place of one that was given up, and rows of \
+                     --window have their turn at its end, so that results would be wrong and \
+                     not merely fewer; choose block or fail, or --ttl where inputs are silent",
+                )),
             },
-            _ => return None,
-        };
-        Some(Failure::usage(format!(
-            "{option} goes with --between and all matches, not with --match, --asof or --window; \
-             leave it out"
-        )))
+            _ => None,
+        }
     }
 
     /// The bound on bytes, given or not.

@@ -37,6 +37,7 @@ impl IntervalJoin {
         let due = ttl.due(now_ns);
         if let Some(now_ns) = due.close_ns {
             self.state.close_epoch(now_ns);
+            self.choices.iter_mut().for_each(|choices| choices.close_epoch(now_ns));
         }
         let oldest_ns = self.state.oldest_closed_ns();
         match due.end_ns {
@@ -58,6 +59,7 @@ impl IntervalJoin {
     fn age_out(&mut self, end_ns: u64) -> bool {
         let floors = Side::BOTH.map(|side| self.floor(side));
         let Some(died) = self.state.age_out(end_ns, floors) else { return false };
+        self.choices.iter_mut().for_each(|choices| choices.age_out(end_ns));
         for (counters, died) in self.counters.sides.iter_mut().zip(died) {
             counters.timed_out += died;
         }

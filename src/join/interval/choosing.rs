@@ -25,6 +25,20 @@ impl Choosing {
         }
     }
 
+    /// All rows up to now were stored before `now_ns`.
+    pub(super) fn close_epoch(&mut self, now_ns: u64) {
+        if let Choosing::Each(choices) = self {
+            choices.close_epoch(now_ns);
+        }
+    }
+
+    /// Rows that were stored up to `to_ns` are over. Those paired one to one have no such time.
+    pub(super) fn age_out(&mut self, to_ns: u64) {
+        if let Choosing::Each(choices) = self {
+            choices.age_out(to_ns);
+        }
+    }
+
     /// Bytes as allocated.
     pub(super) fn bytes(&self) -> usize {
         match self {

@@ -28,9 +28,7 @@ impl Oracle {
             self.rows[side.index()] = kept;
             self.counters.sides[side.index()].timed_out += over.len() as u64;
             over.sort_by_key(|row| (row.ts, row.arrival));
-            for row in over.iter().filter(|row| !row.matched) {
-                self.emit_unmatched(side, row.id);
-            }
+            over.iter_mut().for_each(|row| self.emit_fate(side, row));
         }
         mem::take(&mut self.out)
     }

@@ -2,7 +2,7 @@
 
 use super::JoinSpecBuilder;
 use crate::error::SpecError;
-use crate::join::Asof;
+use crate::join::{Asof, MatchChoice};
 use crate::limits::{
     Limits, Overflow, STATE_CHUNK_BYTES_MAX, STATE_CHUNK_BYTES_MIN, STATE_CHUNKS_WITHIN_BOUND,
 };
@@ -23,6 +23,24 @@ impl JoinSpecBuilder {
             return Err(SpecError::Overflow(LIVES));
         }
         Ok(())
+    }
+
+    pub(super) fn check_ttl(&self) -> Result<(), SpecError> {
+        match self.ttl {
+            None => Ok(()),
+            Some(ttl) if ttl.is_zero() => Err(SpecError::Ttl("a time to live is more than 0")),
+            Some(_) if self.windows.is_some() => Err(SpecError::Ttl(
+                "rows of a window have their turn at its end, so one that is gone by then would \
+                 come out without the partners that it has; leave the time to live out, and let \
+                 silent sources be idle",
+            )),
+            Some(_) if self.choice == MatchChoice::OneToOne => Err(SpecError::Ttl(
+                "rows that are paired one to one wait for each other, so one that is gone would \
+                 change the pairs of others; leave the time to live out, or choose among the \
+                 matches of each left row",
+            )),
+            Some(_) => Ok(()),
+        }
     }
 
     pub(super) fn check_layout(&self, limits: &Limits) -> Result<(), SpecError> {

@@ -456,7 +456,7 @@ impl Args {
         let spec = plan.form.spec_within(&workload, kind, plan.layout, &plan.bounds);
         spec.map(drop).map_err(|error| {
             let options = match error {
-                SpecError::Ttl => "--ttl",
+                SpecError::Ttl(_) => "--ttl",
                 SpecError::Overflow(_) => "--on-full",
                 SpecError::ChunkBytes { .. } => "--chunk",
                 _ => options,
