@@ -123,7 +123,9 @@ const _: () = assert!((ROW_BYTES_MAX + KEY_BYTES_MAX + 2) * 2 < u32::MAX as usiz
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of buffered state over all shards: index, arenas and pools as allocated. Reaching it
-    /// gives backpressure or an error, never an out-of-memory kill.
+    /// gives backpressure or an error, never an out-of-memory kill. Where shards make room, what is
+    /// under way may come on top for a moment: a batch a core, and what one batch of a stage of a
+    /// chain finds.
     pub state_bytes_max: Option<u64>,
     /// Rows in buffered state over all shards, of both sides, those counted that are freed and
     /// whose bucket is not. Reaching it does what reaching the bound on bytes does; what is under

@@ -96,8 +96,9 @@ pub trait Operator {
     }
 
     /// Gives rows up, or puts them into files, until about so many bytes hold rows and so many rows
-    /// are left, as its [`Overflow`](crate::limits::Overflow) says. An operator that cannot should
-    /// refuse to be made under such limits; without this the engine fails at its bound.
+    /// are left, as its [`Overflow`](crate::limits::Overflow) says; for 0, as little as can be. An
+    /// operator that cannot should refuse to be made under such limits; without this the engine
+    /// fails at its bound.
     ///
     /// # Errors
     /// [`JoinError`] stops the shard.
@@ -233,10 +234,29 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             return end.clone().map(|()| Progress::Finished);
         }
         let outcome = self.try_step(budget.max(1), clock);
+        self.note_failure(outcome)
+    }
+
+    /// Makes room if all shards that share a bound on state are called to: also in a step, but
+    /// none of them goes on before all have done so. Whoever cannot step a shard for a while, which
+    /// the others may wait for, calls this in its place. Returns whether no call is under way.
+    ///
+    /// # Errors
+    /// As for [`step`](Self::step).
+    pub fn answer_call(&mut self) -> Result<bool, ShardError> {
+        let Some(budget) = self.budget.as_mut().filter(|budget| budget.is_called()) else {
+            return Ok(true);
+        };
+        let answered = budget.answer(&mut self.join).map_err(ShardError::Join);
+        self.note_failure(answered)
+    }
+
+    fn note_failure<T>(&mut self, outcome: Result<T, ShardError>) -> Result<T, ShardError> {
         if let Err(error) = &outcome {
             self.end = Some(Err(error.clone()));
             self.links.clear();
             self.inbox.abandon();
+            self.budget = None;
         }
         outcome
     }
@@ -275,6 +295,9 @@ impl<S: Sink, J: Operator> Shard<S, J> {
     }
 
     fn try_step(&mut self, budget: usize, clock: &impl Clock) -> Result<Progress, ShardError> {
+        if !self.answer_call()? {
+            return Ok(Progress::Idle);
+        }
         if !self.is_ending {
             self.begin_round();
             if self.is_quiet() && !self.is_tick_due(clock) {
@@ -356,6 +379,10 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         let link_count = self.links.len();
         let mut events = 0;
         while round.pending > 0 && events < budget {
+            // Others wait for this shard to make room.
+            if self.budget.as_ref().is_some_and(Budget::is_called) {
+                break;
+            }
             let at = round.cursor;
             let link = &mut self.links[at];
             round.cursor = if round.cursor + 1 == link_count { 0 } else { round.cursor + 1 };
@@ -454,6 +481,7 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         }
         self.sink.finish().map_err(ShardError::Sink)?;
         self.end = Some(Ok(()));
+        self.budget = None;
         self.links.clear();
         self.inbox.close(&self.report());
         Ok(())

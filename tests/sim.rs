@@ -12,7 +12,7 @@ use intervale::event::{Key, Side};
 use intervale::exchange::{HotKeys, Pace};
 use intervale::join::oracle::{Oracle, Output};
 use intervale::join::{JoinSpec, SinkError, Window};
-use intervale::limits::Limits;
+use intervale::limits::{Limits, Overflow};
 use intervale::runtime::sim::{Outcome, Rng, Scenario, Schedule, SimError, SimOp, SimSource, run};
 use intervale::shard::ShardError;
 use intervale::time::{Bound, BoundedDisorder, LatePolicy, Lateness, LatenessClock};
@@ -164,6 +164,7 @@ fn schedule(rng: &mut Rng) -> Schedule {
         batch_events: 1 + rng.below(9) as usize,
         sink_fails_at: None,
         pace: Pace { max_drift: rng.one_in(2).then(|| rng.below(60) as i64), ..Pace::default() },
+        overflow: Overflow::Refuse,
         hot_keys: HotKeys::Off,
     }
 }
@@ -304,6 +305,86 @@ fn sources_that_wait_for_room_lose_nothing() {
     }
     println!("{count} seeds, {waited} turns waited, {full} times full");
     assert!(count < 100 || (waited > 10 * count && full < count / 20));
+}
+
+/// A schedule under a bound of some rows, or of little more than what shards take without a row.
+fn tight(rng: &mut Rng, overflow: Overflow) -> Schedule {
+    let free = schedule(rng);
+    let by_rows = rng.one_in(2).then(|| 1 + rng.below(40));
+    let by_bytes = (EMPTY_SHARD_BYTES + rng.below(16 << 10)) * free.shard_count as u64;
+    let pace = Pace {
+        state_rows_max: by_rows,
+        state_bytes_max: by_rows.is_none().then_some(by_bytes),
+        makes_room: true,
+        ..free.pace
+    };
+    Schedule { pace, overflow, ..free }
+}
+
+/// What a shard takes without a row, and with some in files.
+const EMPTY_SHARD_BYTES: u64 = 48 << 10;
+
+/// Under bounds that are next to nothing for each shard, all of them make room together: no run
+/// ends, rows in files give the same results, and a bound is passed by a batch a shard at most.
+#[test]
+fn rows_in_files_give_what_the_oracle_gives() {
+    let (mut spilled, mut by_rows, mut by_bytes) = (0, 0, 0);
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let (scenario, schedule) = (scenario(&mut rng), tight(&mut rng, Overflow::Spill));
+        let outcome = check_under(seed, &scenario, &schedule);
+        spilled += Side::BOTH.map(|side| outcome.counters.side(side).spilled).iter().sum::<u64>();
+        if let Some(rows_max) = schedule.pace.state_rows_max {
+            by_rows += 1;
+            let most = rows_max + (schedule.batch_events * schedule.shard_count) as u64;
+            assert!(outcome.state_rows_peak <= most, "{} rows; {seed}", outcome.state_rows_peak);
+        } else {
+            by_bytes += 1;
+        }
+    }
+    println!("{spilled} spilled under {by_rows} bounds of rows and {by_bytes} of bytes");
+    assert!(by_rows < 100 || (spilled > 20 * by_rows && by_bytes > 100));
+}
+
+/// The same where the oldest rows are given up: nothing comes out that should not, and each row is
+/// freed or given up once.
+#[test]
+fn rows_that_are_given_up_are_all_that_is_missing() {
+    let (mut shed, mut missing, mut count) = (0, 0, 0);
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let (scenario, schedule) = (scenario(&mut rng), tight(&mut rng, Overflow::Shed));
+        let again = format!("seed {seed}: INTERVALE_SIM_SEED={seed} cargo test --test sim");
+        let outcome = match run(&scenario, &schedule) {
+            Ok(outcome) => outcome,
+            Err(error) => panic!("{error}; {schedule:?}; {again}"),
+        };
+        let (outputs, _) = expected(&scenario);
+        // Who would have met a row that was given up may come out as unmatched.
+        let kind = scenario.spec.kind();
+        let is_wrong = |output: &Output| match *output {
+            Output::Single { side, .. } => !kind.emits_unmatched(side),
+            _ => true,
+        };
+        let mut extra = difference(&outcome.outputs, &outputs);
+        extra.retain(is_wrong);
+        assert!(extra.is_empty(), "extra {extra:?}; {again}");
+        outcome.counters.check().unwrap_or_else(|error| panic!("{error}; {again}"));
+        let mut of_run = 0;
+        for side in Side::BOTH {
+            let own = outcome.counters.side(side);
+            assert_eq!(own.stored, own.freed + own.shed, "{again}");
+            assert!(own.shed_unmatched <= own.shed, "{again}");
+            of_run += own.shed;
+        }
+        let lost = difference(&outputs, &outcome.outputs).len() as u64;
+        assert!(of_run > 0 || lost == 0, "{lost} are missing and nothing was given up; {again}");
+        count += 1;
+        shed += of_run;
+        missing += lost;
+    }
+    println!("{count} seeds, {shed} given up, {missing} results missing");
+    assert!(count < 100 || (shed > 10 * count && missing > count));
 }
 
 #[test]

@@ -39,7 +39,9 @@ where
     }
 
     /// Starts an engine of other operators, made for each shard from its number, the engine's
-    /// hasher and the limits of all shards together, which the engine sees to.
+    /// hasher and the limits of all shards together, which the engine sees to. Where shards are to
+    /// make room the limits say so, and name no bound: how much, they are told
+    /// ([`Operator::make_room`]).
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -226,7 +228,7 @@ impl Common<'_> {
         let (mut shards, mut handles): (Vec<_>, Vec<ShardHandle>) = (Vec::new(), Vec::new());
         let mut splits_keys = true;
         for (index, links) in std::mem::take(&mut lanes.receivers).into_iter().enumerate() {
-            let join = operators(stage, index, &lanes.options.hasher, self.settings.limits)?;
+            let join = operators(stage, index, &lanes.options.hasher, self.operator_limits())?;
             splits_keys &= join.splits_keys();
             let (table, bell) = (&lanes.watermarks, self.bells[index].clone());
             let (shard, handle) = Shard::new(join, sinks(index)?, links, table, bell);
@@ -248,6 +250,16 @@ impl Common<'_> {
             splitter,
         };
         Ok((shards, handle))
+    }
+
+    /// The limits of one operator: where shards make room they are told how much, and a batch that
+    /// is larger than a bound goes in before it is seen to.
+    fn operator_limits(&self) -> Limits {
+        let limits = self.settings.limits;
+        match limits.overflow {
+            Overflow::Refuse => limits,
+            overflow => Limits { overflow, ..Limits::UNBOUNDED },
+        }
     }
 
     /// What splits the hot keys of a stage, if they can be split.

@@ -30,6 +30,7 @@ pub use doorbell::Doorbell;
 pub use feed::{Feed, FeedProgress};
 pub use hot::{HotKeys, SplitPlan, SplitReport, Splitter};
 pub use mesh::{LinkReceiver, LinkSender, Mesh, link, mesh};
+pub(crate) use pace::{Ask, KeptTooMuch};
 pub use pace::{Pace, Pacer, Room, RowsAhead, WhenFull};
 pub use partition::shard_of;
 pub use producer::{Flow, PortId, Producer, ProducerCounters, ProducerOptions, Promise};

@@ -73,6 +73,8 @@ struct Shared {
     freed: Box<[CachePadded<AtomicI64>]>,
     /// Likewise: events that it has joined and pairs that it has found.
     work: Box<[CachePadded<[AtomicU64; 2]>]>,
+    /// What shards do together when state is over its bound.
+    call: Call,
 }
 
 /// Over all shards.
@@ -151,6 +153,7 @@ impl Pacer {
             callers: Mutex::default(),
             freed: (0..shard_count).map(|_| start()).collect(),
             work: (0..shard_count).map(|_| Default::default()).collect(),
+            call: Call::new(shard_count),
         }))
     }
 
@@ -444,8 +447,11 @@ impl fmt::Debug for Pacer {
     }
 }
 
+mod call;
 mod room;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use call::Call;
+pub(crate) use call::{Ask, KeptTooMuch};
 pub use room::{Room, WhenFull};

@@ -15,7 +15,7 @@ use crate::exchange::{
 };
 use crate::join::oracle::Output;
 use crate::join::{AnyJoin, Counters, Emit, JoinSpec, Sink, SinkError};
-use crate::limits::Limits;
+use crate::limits::{Limits, Overflow};
 use crate::shard::{Progress, Shard, ShardError, ShardHandle};
 use crate::time::{ManualClock, Timestamp};
 
@@ -75,6 +75,8 @@ pub struct Schedule {
     pub sink_fails_at: Option<u64>,
     /// What sources are held to: those that are refused say nothing in their turn.
     pub pace: Pace,
+    /// What becomes of rows near the pace's bounds, where shards make room.
+    pub overflow: Overflow,
     /// Whether keys are split, where the join allows it.
     pub hot_keys: HotKeys,
 }
@@ -94,6 +96,8 @@ pub struct Outcome {
     pub waited: u64,
     /// Most bytes of state at the same time.
     pub state_bytes_peak: u64,
+    /// Most rows in state at the same time.
+    pub state_rows_peak: u64,
     /// What was split.
     pub hot_keys: SplitReport,
 }
@@ -164,6 +168,7 @@ pub fn run(scenario: &Scenario, schedule: &Schedule) -> Result<Outcome, SimError
         parked: sim.parked,
         waited: sim.waited,
         state_bytes_peak: sim.pacer.state_bytes_peak(),
+        state_rows_peak: sim.pacer.state_rows_peak(),
         hot_keys: sim.splitter.as_ref().map(Splitter::report).unwrap_or_default(),
     };
     for actor in sim.shards {
@@ -224,8 +229,8 @@ impl<'a> Sim<'a> {
         let mut shards = Vec::new();
         for number in 0..schedule.shard_count {
             let (spec, hasher) = (scenario.spec.clone(), hasher.clone());
-            let join =
-                AnyJoin::new(spec, hasher, Limits::UNBOUNDED, None).map_err(SimError::Spec)?;
+            let limits = Limits { overflow: schedule.overflow, ..Limits::UNBOUNDED };
+            let join = AnyJoin::new(spec, hasher, limits, None).map_err(SimError::Spec)?;
             let sink = Collector { outputs: Vec::new(), fails_at: schedule.sink_fails_at };
             let (shard, handle) = Shard::new(join, sink, Vec::new(), &table, Doorbell::silent());
             let shard = shard.paced_by(pacer.clone(), number);

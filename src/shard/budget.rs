@@ -2,7 +2,7 @@
 
 use crate::error::JoinError;
 use crate::event::{EventBatch, Side};
-use crate::exchange::Pacer;
+use crate::exchange::{Ask, Pacer};
 use crate::shard::Operator;
 
 /// Of the bound on state, so much may be memory that waits to be used again, over all shards.
@@ -23,41 +23,86 @@ pub(super) struct Budget {
     number: usize,
     bytes: i64,
     rows: i64,
+    /// The last call to make room that it has answered.
+    answered: u64,
 }
 
 impl Budget {
     pub(super) fn new(pacer: Pacer, number: usize) -> Budget {
-        Budget { pacer, number, bytes: 0, rows: 0 }
+        Budget { pacer, number, bytes: 0, rows: 0, answered: 0 }
     }
 
-    /// A batch was joined.
+    /// A batch was joined. If shards make room and state is over its bound nevertheless, all of
+    /// them are called to.
     ///
     /// # Errors
     /// [`JoinError::StateFull`] and [`JoinError::RowsFull`] when the state of all shards is over
-    /// its bound.
+    /// its bound and nobody makes room.
     pub(super) fn joined<J: Operator>(
         &mut self,
         batch: &EventBatch,
         join: &mut J,
     ) -> Result<(), JoinError> {
         self.make_room(join)?;
+        self.note_rows(join);
         let bytes = self.note_bytes(join);
-        if let Some(bytes_max) = self.pacer.state_bytes_max()
-            && bytes > bytes_max
-        {
+        if self.pacer.state_bytes_max().is_some_and(|bytes_max| bytes > bytes_max) {
             join.trim(0);
-            let bytes = self.note_bytes(join);
-            if bytes > bytes_max {
-                return Err(JoinError::StateFull { bytes, bytes_max });
-            }
+            self.note_bytes(join);
         }
-        if let Some(rows_max) = self.pacer.state_rows_max() {
-            let rows = self.note_rows(join);
-            if rows > rows_max {
-                return Err(JoinError::RowsFull { rows, rows_max });
-            }
+        match self.pacer.excess() {
+            None => {}
+            Some(_) if self.pacer.makes_room() => self.pacer.call_shards(),
+            Some(error) => return Err(error),
         }
         self.pacer.joined(Pacer::weight(batch));
+        Ok(())
+    }
+
+    /// Whether all shards are called to make room: none takes a batch until that is over.
+    #[inline]
+    pub(super) fn is_called(&self) -> bool {
+        self.pacer.is_calling()
+    }
+
+    /// Does what a call asks of this shard; returns whether it is over.
+    ///
+    /// # Errors
+    /// [`JoinError::StateFull`] and [`JoinError::RowsFull`] when no shard can make more room and
+    /// state is over its bound; what goes wrong with files.
+    #[cold]
+    pub(super) fn answer<J: Operator>(&mut self, join: &mut J) -> Result<bool, JoinError> {
+        while let Some((number, ask)) = self.pacer.called() {
+            if self.answered != number {
+                self.answered = number;
+                self.give(ask, join)?;
+                self.pacer.answer(self.number, number);
+            }
+            if !self.pacer.conclude(number)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn give<J: Operator>(&mut self, ask: Ask, join: &mut J) -> Result<(), JoinError> {
+        join.trim(0);
+        let (bytes, rows) = (self.note_bytes(join), self.note_rows(join));
+        match ask {
+            Ask::Part => self.keep_share(bytes, rows, join)?,
+            // Of what is over its bound.
+            Ask::All => {
+                let keep = |now, bound: Option<u64>| if now > bound? { Some(0) } else { None };
+                let bytes_max = keep(bytes, self.pacer.state_bytes_max());
+                let rows_max = keep(rows, self.pacer.state_rows_max());
+                if bytes_max.is_some() || rows_max.is_some() {
+                    join.make_room(bytes_max.unwrap_or(u64::MAX), rows_max.unwrap_or(u64::MAX))?;
+                    join.trim(0);
+                }
+            }
+        }
+        self.note_bytes(join);
+        self.note_rows(join);
         Ok(())
     }
 
@@ -80,13 +125,26 @@ impl Budget {
         join.trim(0);
         let bytes = self.note_bytes(join);
         if is_over(bytes) {
-            let own_bytes = share(self.bytes, part(bytes_max, ROOM_TO_EIGHTHS), bytes);
-            let own_rows = share(self.rows, part(rows_max, ROWS_TO_EIGHTHS), rows);
-            join.make_room(own_bytes, own_rows)?;
+            self.keep_share(bytes, rows, join)?;
             self.note_bytes(join);
             self.note_rows(join);
         }
         Ok(())
+    }
+
+    /// Has the operator keep this shard's part of what is left when all have made room, who have so
+    /// many bytes and rows.
+    fn keep_share<J: Operator>(
+        &self,
+        bytes: u64,
+        rows: u64,
+        join: &mut J,
+    ) -> Result<(), JoinError> {
+        let bytes_max = self.pacer.state_bytes_max().unwrap_or(u64::MAX);
+        let rows_max = self.pacer.state_rows_max().unwrap_or(u64::MAX);
+        let own_bytes = share(self.bytes, part(bytes_max, ROOM_TO_EIGHTHS), bytes);
+        let own_rows = share(self.rows, part(rows_max, ROWS_TO_EIGHTHS), rows);
+        join.make_room(own_bytes, own_rows)
     }
 
     /// Rows were freed, all that the watermarks `done` allow if they are given.
@@ -131,6 +189,12 @@ impl Budget {
         } else {
             self.pacer.change_rows(self.number, change)
         }
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        self.pacer.leave(self.number, (self.bytes, self.rows));
     }
 }
 

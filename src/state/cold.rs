@@ -102,6 +102,13 @@ impl Cold {
         before - self.rows
     }
 
+    /// Has memory keep no more of the rows in files than it must.
+    fn forget(&mut self) {
+        self.segments.iter_mut().for_each(Segment::forget);
+        self.segments.shrink_to_fit();
+        self.memory_bytes -= std::mem::take(&mut self.filter_bytes);
+    }
+
     /// Drops all segments; returns how many rows went.
     pub(super) fn retire_all(&mut self) -> u64 {
         std::mem::take(self).rows
@@ -170,6 +177,11 @@ impl State {
         }
         self.shrink_index();
         Ok(gone)
+    }
+
+    /// Has memory keep no more of the rows in files than it must: probes read more pages then.
+    pub fn forget_cold(&mut self) {
+        self.cold.iter_mut().for_each(Cold::forget);
     }
 
     /// Takes the rows out that wait in buckets before `first_kept`, in order, if any of the side

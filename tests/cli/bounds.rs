@@ -81,10 +81,14 @@ fn what_a_time_to_live_does_not_go_with_is_told() {
 
 /// Rows of many keys that all stay until the end of input, some of them long.
 fn files() -> Dir {
-    let dir = Dir::new();
+    files_of(30_000)
+}
+
+fn files_of(rows: i64) -> Dir {
+    let (count, dir) = (rows, Dir::new());
     for (name, step) in [("left", 7), ("right", 11)] {
         let mut rows = "key,ts,text\n".to_owned();
-        for row in 0..30_000_i64 {
+        for row in 0..count {
             let text = if row % 5 == 0 { "a text of forty bytes which is not short" } else { "x" };
             // A quarter of the keys are of the right side alone.
             let apart = if step == 11 && row % 4 == 0 { 50_000 } else { 0 };
@@ -147,4 +151,68 @@ fn folders_of_files_are_looked_at_and_left_empty() {
     dir.run(&first).fails(2, &["--on-full spill", "--match", "block or fail"]);
     let both = format!("{JOIN} --ttl 1h --on-full spill");
     dir.run(&both).fails(2, &["--on-full spill", "--ttl"]);
+}
+
+/// Under bounds that are less than a batch for each core, cores make room together.
+#[test]
+fn no_bound_is_too_small_for_several_cores() {
+    let dir = files_of(6_000);
+    let join = JOIN.replace("10m", "5s");
+    for kind in ["inner", "left", "right", "full", "semi", "anti"] {
+        let join = format!("{join} --type {kind}");
+        let free = sorted_rows(&dir.run(&join).ok().out);
+        for (cores, bound) in
+            [(1, "--max-rows 50"), (2, "--max-rows 100"), (8, "--max-rows 200"), (8, MIN_STATE)]
+        {
+            let rows = sorted_rows(
+                &dir.run(&format!("{join} --cores {cores} {bound} --on-full spill")).ok().out,
+            );
+            assert!(rows == free, "{kind}, {cores} cores, {bound}: {} rows", rows.len());
+            let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+            let count = |name: &str| number(&report, name);
+            assert!(count("left_spilled") > 1_000, "{report}");
+            assert!(count("left_spilled") <= count("left_rows"), "{report}");
+            let shed = format!("{join} --cores {cores} {bound} --on-full shed");
+            dir.run(&shed).ok();
+            let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+            let count = |name: &str| number(&report, name);
+            assert!(count("left_shed") > 1_000 && count("right_shed") > 0, "{report}");
+            for side in ["left", "right"] {
+                let sum = |parts: [&str; 2]| parts.map(|part| count(&format!("{side}_{part}")));
+                assert_eq!(sum(["matched", "unmatched"]).iter().sum::<u64>(), 6_000, "{report}");
+                let [shed, of_these] = sum(["shed", "shed_unmatched"]);
+                assert!(of_these <= shed && shed <= 6_000, "{report}");
+            }
+        }
+    }
+}
+
+/// Hardly more than eight cores take by themselves.
+const MIN_STATE: &str = "--max-state 450KiB";
+
+#[test]
+fn stages_of_a_chain_make_room_together() {
+    let dir = files_of(6_000);
+    let join = format!(
+        "{} --then right.csv --then-on left.key=key --then-between -20s..20s \
+         --then-time ts --then-anchor left --type left --then-type left",
+        JOIN.replace("10m", "5s")
+    );
+    let free = sorted_rows(&dir.run(&join).ok().out);
+    for (cores, bound) in [(2, "--max-rows 1000"), (2, "--max-rows 30"), (8, "--max-state 900KiB")]
+    {
+        let spills = format!("{join} --cores {cores} {bound} --on-full spill");
+        let rows = sorted_rows(&dir.run(&spills).ok().out);
+        assert!(rows == free, "{cores} cores, {bound}: {} rows", rows.len());
+    }
+}
+
+#[test]
+fn a_run_that_nothing_can_save_says_what_takes_the_room() {
+    let dir = files();
+    for (policy, words) in [("spill", "all rows are in files"), ("shed", "all rows were given up")]
+    {
+        let run = format!("{JOIN} --cores 8 --max-state 150KiB --on-full {policy}");
+        dir.run(&run).fails(1, &["--max-state allows 150.0 KiB", words, "fewer --cores"]);
+    }
 }

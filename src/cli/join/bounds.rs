@@ -101,11 +101,21 @@ impl Bounds {
 
     /// Says that state is full, or could not go into files, if that is what went wrong.
     pub(super) fn explain(&self, error: &JoinError) -> Option<Failure> {
-        let waiting = match self.on_full {
-            OnFull::Fail => "inputs that run ahead could wait with --on-full block",
-            OnFull::Spill => "what memory keeps of the rows in files is most of it",
-            OnFull::Shed => "nothing that could be given up is left",
-            OnFull::Block => "the inputs that run ahead have waited, and waiting longer frees none",
+        // What it is that takes the room, and what beside more of it helps.
+        let (waiting, help) = match self.on_full {
+            OnFull::Fail => ("inputs that run ahead could wait with --on-full block", NARROW),
+            OnFull::Block => {
+                ("the inputs that run ahead have waited, and waiting longer frees none", NARROW)
+            }
+            OnFull::Spill => (
+                "all rows are in files by now: it is what each of the --cores takes by itself and \
+                 what memory keeps of rows in files",
+                "use fewer --cores, or narrow --between",
+            ),
+            OnFull::Shed => (
+                "all rows were given up by now: it is what each of the --cores takes by itself",
+                "or use fewer --cores",
+            ),
         };
         if let JoinError::Spill(error) = error {
             return Some(Failure::failed(format!("{error} (--spill-dir)")));
@@ -125,10 +135,12 @@ impl Bounds {
         };
         Some(Failure::failed(format!(
             "buffered rows need at least {need} and {allowed}; {waiting}; raise it (the need is a \
-             lower bound: try {more}), narrow --between, or lower --out-of-orderness"
+             lower bound: try {more}), {help}"
         )))
     }
 }
+
+const NARROW: &str = "narrow --between, or lower --out-of-orderness";
 
 /// Where files go, which has to be a folder before the run begins.
 fn spill_dir(args: &MachineArgs) -> Result<Option<PathBuf>, Failure> {

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::chain::row::{JoinedRow, KeptKey, Stream};
 use crate::engine::error::Fault;
-use crate::error::{JoinError, PushError};
+use crate::error::PushError;
 use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, Side};
-use crate::exchange::{Flow, Pacer, PortId, Producer};
+use crate::exchange::{Flow, KeptTooMuch, Pacer, PortId, Producer};
 use crate::join::{Emit, Sink, SinkError};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_ROW_BYTES_TARGET};
 use crate::shard::ShardError;
@@ -267,14 +267,14 @@ impl HandOver {
             return;
         }
         self.kept.bytes_told = self.kept.bytes;
-        let bytes = self.pacer.change_bytes(self.number, change);
-        if let Some(bytes_max) = self.pacer.state_bytes_max()
-            && bytes > bytes_max
-            && change > 0
-        {
-            let full = JoinError::StateFull { bytes, bytes_max };
-            self.fault.get_or_insert(Fault::Shard(ShardError::Join(full)));
-        }
+        let error = match self.pacer.change_kept(self.number, change) {
+            None => return,
+            Some(KeptTooMuch::State(full)) => ShardError::Join(full),
+            Some(KeptTooMuch::Rows(message)) => {
+                ShardError::Sink(SinkError { message, closed: false })
+            }
+        };
+        self.fault.get_or_insert(Fault::Shard(error));
     }
 
     fn fail(&mut self, error: &PushError) -> Fault {
@@ -357,6 +357,7 @@ impl fmt::Debug for HandOver {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::error::JoinError;
     use crate::event::KeyKind;
     use crate::exchange::{
         Doorbell, LinkReceiver, Pace, ProducerOptions, Promise, Watermarks, link,
@@ -365,8 +366,11 @@ mod tests {
 
     /// A hand-over to one shard, of a lane that takes one event, under a bound on state.
     fn hand_over(state_bytes_max: Option<u64>) -> (HandOver, LinkReceiver, Watermarks) {
+        hand_over_under(Pace { state_bytes_max, ..Pace::default() })
+    }
+
+    fn hand_over_under(pace: Pace) -> (HandOver, LinkReceiver, Watermarks) {
         let table = Watermarks::with_capacity(1);
-        let pace = Pace { state_bytes_max, ..Pace::default() };
         let pacer = Pacer::new(&table, &[Doorbell::silent()], pace);
         let (sender, receiver) = link(1, Doorbell::silent(), Doorbell::silent());
         let hasher = KeyHasher::new(KeyKind::Int, 0);
@@ -425,6 +429,23 @@ mod tests {
             panic!("{full:?}")
         };
         assert!(bytes > 100_000);
+    }
+
+    /// Where shards make room it is not state's bound that it has to fit into beside the rest, but
+    /// it has to fit.
+    #[test]
+    fn what_is_kept_may_be_as_much_again_where_shards_make_room() {
+        let pace = Pace { state_bytes_max: Some(100_000), makes_room: true, ..Pace::default() };
+        let (mut hand_over, _receiver, _) = hand_over_under(pace);
+        hand_over.pacer.change_bytes(0, 90_000);
+        (0..1_000).for_each(|ts| give(&mut hand_over, ts));
+        assert!(hand_over.pump().is_ok(), "{} bytes", hand_over.pacer.state_bytes());
+        assert!(hand_over.pacer.state_bytes() > 100_000 && hand_over.pacer.excess().is_none());
+        (0..1_000).for_each(|ts| give(&mut hand_over, ts));
+        let Fault::Shard(ShardError::Sink(error)) = hand_over.pump().unwrap_err() else {
+            panic!("it is too much")
+        };
+        assert!(error.message.contains("has not taken yet"), "{}", error.message);
     }
 
     #[test]

@@ -101,7 +101,7 @@ struct Schedule {
     lane_batches: usize,
     batch_events: usize,
     max_drift: Option<i64>,
-    state_bytes_max: Option<u64>,
+    limits: Limits,
     sink_fails_at: Option<usize>,
 }
 
@@ -159,6 +159,7 @@ struct Outcome {
     rows: Vec<Joined>,
     late: Vec<(usize, Row, i64)>,
     reports: Vec<Report>,
+    state_rows_peak: u64,
     state_bytes_peak: u64,
     turns: u64,
     /// Pushes that found no room.
@@ -365,11 +366,12 @@ impl<'a> Sim<'a> {
             .into_iter()
             .filter_map(|Core { worker, end, .. }| Some(Ended { worker: Some(worker), end: end? }));
         let stages = engine.conclude_with(ended.collect(), RuntimeKind::Threads, &[])?;
-        let (_, state_bytes_peak) = stages.state_peaks;
+        let (state_rows_peak, state_bytes_peak) = stages.state_peaks;
         let mut outcome = Outcome {
             rows: Vec::new(),
             late: Vec::new(),
             reports: stages.reports,
+            state_rows_peak,
             state_bytes_peak,
             turns,
             refused,
@@ -390,7 +392,7 @@ fn builder(scenario: &Scenario, schedule: &Schedule, rng: &mut Rng) -> ChainBuil
     let mut builder = Engine::builder(scenario.stages[0].spec.clone())
         .lane_batches(schedule.lane_batches)
         .batch_events(schedule.batch_events)
-        .limits(Limits { state_bytes_max: schedule.state_bytes_max, ..Limits::default() })
+        .limits(schedule.limits)
         .when_full(WhenFull::Wait)
         .linger(Duration::MAX);
     builder.settings.hash_seed = schedule.seed;

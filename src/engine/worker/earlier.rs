@@ -75,6 +75,8 @@ impl<J: Operator> EarlierStage<J> {
         shard.sink_mut().set_now(clock.now_ns());
         for _ in 0..STEP_BATCHES {
             if shard.sink_mut().pump()? == Flow::Blocked {
+                // Those that would take what it has given out may wait for this.
+                moved |= !shard.answer_call().map_err(Fault::Shard)?;
                 break;
             }
             match shard.step(1, clock).map_err(Fault::Shard)? {

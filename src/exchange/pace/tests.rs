@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::JoinError;
 use crate::event::{BatchKind, Key, KeyHasher, KeyKind};
 use crate::time::Timestamp;
 
@@ -308,4 +309,45 @@ fn streams_do_not_wait_for_the_silent() {
     assert!(bounded.admits(&slots[1], Some(&mut ahead)));
     slots[2].set_silent(false);
     assert!(!bounded.admits(&slots[1], Some(&mut ahead)), "it is behind these rows still");
+}
+
+/// Shards that hold some rows each make room when they are called to, in any order; the one that
+/// answers last sees whether that was enough.
+#[test]
+fn a_call_is_over_when_all_have_answered_and_asks_for_all_before_it_fails() {
+    let (table, _) = slots();
+    let pace = Pace { state_rows_max: Some(10), makes_room: true, ..Pace::default() };
+    let pacer = pacer(&table, pace);
+    pacer.change_rows(0, 9);
+    pacer.change_rows(1, 3);
+    assert!(!pacer.is_calling() && pacer.called().is_none());
+    pacer.call_shards();
+    let Some((part, Ask::Part)) = pacer.called() else { panic!("{:?}", pacer.called()) };
+    pacer.call_shards();
+    assert_eq!(pacer.called(), Some((part, Ask::Part)), "one call at a time");
+    pacer.answer(0, part);
+    assert_eq!(pacer.conclude(part), Ok(false), "one has not answered");
+    pacer.answer(1, part);
+    assert_eq!(pacer.conclude(part), Ok(true));
+    let Some((all, Ask::All)) = pacer.called() else { panic!("{:?}", pacer.called()) };
+    pacer.change_rows(0, -2);
+    pacer.answer(0, all);
+    assert_eq!(pacer.conclude(all), Ok(false), "one has not answered");
+    pacer.answer(1, all);
+    assert_eq!(pacer.conclude(all), Ok(true));
+    assert!(!pacer.is_calling(), "10 rows are allowed");
+    // The next one fails, when one shard has ended and the other has nothing to give.
+    pacer.change_rows(0, 1);
+    pacer.call_shards();
+    let next = pacer.called().unwrap().0;
+    assert!(next > all);
+    pacer.answer(0, next);
+    assert_eq!(pacer.conclude(next), Ok(false));
+    pacer.leave(1, (0, 0));
+    assert_eq!(pacer.conclude(next), Ok(true));
+    let last = pacer.called().unwrap().0;
+    pacer.answer(0, last);
+    let full = JoinError::RowsFull { rows: 11, rows_max: 10 };
+    assert_eq!(pacer.conclude(last), Err(full.clone()));
+    assert_eq!(pacer.conclude(last), Err(full), "whoever asks is told");
 }

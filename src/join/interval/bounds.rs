@@ -68,7 +68,8 @@ impl IntervalJoin {
 
     /// Does what the limits say becomes of rows when state comes near its bound, until about so
     /// many bytes hold rows and so many rows are in memory: gives the oldest up, or puts them into
-    /// files.
+    /// files. For 0 bytes all rows go, and of those in files memory keeps the least that it can;
+    /// for more than 0 none goes into files where memory keeps more of those there than of others.
     ///
     /// # Errors
     /// [`JoinError::Spill`] when a file cannot be written; the operator must not be used any more.
@@ -91,7 +92,8 @@ impl IntervalJoin {
         let rows = self.rows_in_memory().saturating_sub(rows_max / SPILL_TO);
         let is_too_much = now > bytes_max || self.rows_in_memory() > rows_max;
         // It is what is known of rows in files that fills memory: to have more there is no help.
-        let is_hollow = now > bytes_max && self.state.row_bytes() as u64 * SPILL_LEAST < now;
+        let is_hollow =
+            now > bytes_max && bytes_max > 0 && self.state.row_bytes() as u64 * SPILL_LEAST < now;
         if !is_too_much || is_hollow {
             return Ok(());
         }
@@ -103,6 +105,9 @@ impl IntervalJoin {
         let gone = gone.map_err(JoinError::Spill)?;
         for (counters, gone) in self.counters.sides.iter_mut().zip(gone) {
             counters.spilled += gone;
+        }
+        if bytes_max == 0 {
+            self.state.forget_cold();
         }
         self.trim(0);
         Ok(())
@@ -140,10 +145,23 @@ impl IntervalJoin {
         let room = |bound: Option<u64>, more: u64| bound.unwrap_or(u64::MAX).saturating_sub(more);
         let bytes_max = room(self.limits.state_bytes_max, bytes);
         let rows_max = room(self.limits.state_rows_max, rows);
-        if self.state_bytes() <= bytes_max && self.rows_in_memory() <= rows_max {
+        let is_over = |join: &IntervalJoin| {
+            join.state_bytes() > bytes_max || join.rows_in_memory() > rows_max
+        };
+        if !is_over(self) {
+            return Ok(());
+        }
+        self.trim(0);
+        if !is_over(self) {
             return Ok(());
         }
         // Some more, so that it is not for every batch.
-        self.make_room(bytes_max - bytes_max / 8, rows_max - rows_max / 8)
+        self.make_room(bytes_max - bytes_max / 8, rows_max - rows_max / 8)?;
+        let keep = |now: u64, most: u64| if now > most { 0 } else { u64::MAX };
+        match (keep(self.state_bytes(), bytes_max), keep(self.rows_in_memory(), rows_max)) {
+            (u64::MAX, u64::MAX) => Ok(()),
+            // What is not over its bound stays.
+            (bytes, rows) => self.make_room(bytes, rows),
+        }
     }
 }

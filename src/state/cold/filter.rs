@@ -6,6 +6,7 @@ const BITS_PER_ROW: usize = 8;
 const BITS_PER_ROW_MIN: usize = 3;
 
 /// A filter without room lets every key pass.
+#[derive(Default)]
 pub(super) struct KeyFilter(Vec<u64>);
 
 impl KeyFilter {

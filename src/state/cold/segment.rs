@@ -140,6 +140,14 @@ impl Segment {
         self.filter.bytes()
     }
 
+    /// Gives the filter up, and the page of waiting rows that was read.
+    pub(super) fn forget(&mut self) {
+        self.filter = KeyFilter::default();
+        if let Some(waits) = &mut self.waits {
+            waits.forget_page();
+        }
+    }
+
     /// Bytes of memory; what a page of waiting rows takes while they come out is not in it.
     pub(super) fn memory_bytes(&self) -> usize {
         self.file.memory_bytes() + self.filter.bytes() + self.matched.len() * 8

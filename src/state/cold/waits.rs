@@ -34,13 +34,23 @@ pub(super) struct Waits {
     number: u32,
     page: Vec<u8>,
     at: usize,
+    /// Bytes of the next page that are out already.
+    skipped: usize,
     next_page: usize,
     page_count: usize,
 }
 
 impl Waits {
     pub(super) fn new(first: i64, page_count: usize) -> Waits {
-        Waits { from: first, number: 0, page: Vec::new(), at: 0, next_page: 0, page_count }
+        Waits {
+            from: first,
+            number: 0,
+            page: Vec::new(),
+            at: 0,
+            skipped: 0,
+            next_page: 0,
+            page_count,
+        }
     }
 
     pub(super) fn from(&self) -> i64 {
@@ -65,10 +75,19 @@ impl Waits {
             return Ok(false);
         }
         file.read(self.next_page, &mut self.page)?;
-        self.at = 0;
+        self.at = std::mem::take(&mut self.skipped);
         self.next_page += 1;
         self.note_time();
         Ok(true)
+    }
+
+    /// Forgets the page that was read: it is read again when the next row is looked for.
+    pub(super) fn forget_page(&mut self) {
+        if !self.is_at_end_of_page() {
+            (self.skipped, self.at) = (self.at, 0);
+            self.next_page -= 1;
+            self.page = Vec::new();
+        }
     }
 
     /// The next row, if it is on the page that was read.

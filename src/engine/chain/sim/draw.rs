@@ -24,7 +24,7 @@ pub(super) fn schedule(rng: &mut Rng) -> Schedule {
         lane_batches: 1 + rng.below(3) as usize * rng.below(2) as usize,
         batch_events: 1 + rng.below(9) as usize,
         max_drift: rng.one_in(2).then(|| rng.below(60) as i64),
-        state_bytes_max: None,
+        limits: Limits::UNBOUNDED,
         sink_fails_at: None,
     }
 }

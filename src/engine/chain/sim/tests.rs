@@ -6,7 +6,10 @@ use super::{Outcome, Scenario, Schedule, run};
 use crate::engine::EngineError;
 use crate::error::JoinError;
 use crate::event::Side;
+use crate::join::{JoinKind, JoinSpec};
+use crate::limits::{Limits, Overflow};
 use crate::runtime::sim::Rng;
+use crate::time::Bound;
 
 fn seeds() -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -88,7 +91,8 @@ fn sources_that_wait_for_room_lose_nothing() {
         let (scenario, free) = (scenario(&mut rng), schedule(&mut rng));
         let Ok(outcome) = run(&scenario, &free) else { continue };
         let state_bytes_max = Some(outcome.state_bytes_peak * 2);
-        let schedule = Schedule { state_bytes_max, ..free };
+        let limits = Limits { state_bytes_max, ..Limits::UNBOUNDED };
+        let schedule = Schedule { limits, ..free };
         count += 1;
         match run(&scenario, &schedule) {
             Err(error) if is_full(&error) => full += 1,
@@ -97,6 +101,45 @@ fn sources_that_wait_for_room_lose_nothing() {
     }
     println!("{count} seeds, {refused} refused, {full} times full");
     assert!(count < 100 || (refused > count && full < count / 5));
+}
+
+/// Under bounds of next to nothing, of which each shard of each stage has less than a batch, rows
+/// in files give the same result, and rows that are given up are missing and counted.
+#[test]
+fn shards_that_make_room_together_never_end_the_run() {
+    let (mut count, mut spilled, mut shed) = (0, 0, 0);
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let (mut scenario, free) = (scenario(&mut rng), schedule(&mut rng));
+        // Rows go into files where all matches count. A stage that finds many waits for the next.
+        for stage in &mut scenario.stages {
+            let wide = JoinSpec::between(Bound::Closed(-20), Bound::Closed(25));
+            let wide = wide.kind(JoinKind::Full).lateness(stage.spec.lateness());
+            stage.spec = wide.build(&Limits::UNBOUNDED).expect("the interval is not empty");
+        }
+        let free = Schedule { lane_batches: 1, batch_events: 1 + free.batch_events / 4, ..free };
+        let rows_max = 1 + rng.below(20);
+        let of = |overflow| Schedule {
+            limits: Limits { state_rows_max: Some(rows_max), overflow, ..Limits::UNBOUNDED },
+            ..free
+        };
+        let Some(outcome) = check(seed, &scenario, &of(Overflow::Spill)) else { continue };
+        count += 1;
+        let shards = free.shard_count * scenario.stages.len();
+        let most = rows_max + (free.batch_events * shards) as u64;
+        assert!(outcome.state_rows_peak <= most, "{} of {most}", outcome.state_rows_peak);
+        let sides = |it: &Outcome| -> Vec<_> {
+            it.reports.iter().flat_map(|report| report.counters.sides).collect()
+        };
+        spilled += sides(&outcome).iter().map(|side| side.spilled).sum::<u64>();
+        let outcome = run(&scenario, &of(Overflow::Shed)).unwrap();
+        for side in sides(&outcome) {
+            assert_eq!(side.stored, side.freed + side.shed, "seed {seed}");
+            shed += side.shed;
+        }
+    }
+    println!("{count} seeds, {spilled} spilled, {shed} shed");
+    assert!(count < 30 || (spilled > 10 * count && shed > 10 * count));
 }
 
 fn is_full(error: &EngineError) -> bool {
