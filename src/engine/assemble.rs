@@ -148,7 +148,7 @@ impl Assembly {
             let (shards, handle) = common.shards(stage, &mut own, &mut operators, |shard| {
                 common.hand_over(&hand_over, (stage, shard), &mut lanes, &late[shard])
             })?;
-            stages.push(handle);
+            stages.push(StageHandle { back: hand_over.back, ..handle });
             for (index, shard) in shards.into_iter().enumerate() {
                 workers[index].put_before(EarlierStage::new(shard, own.intakes[index].take()));
             }
@@ -248,6 +248,8 @@ impl Common<'_> {
             producer_options: lanes.options.clone(),
             emits_pairs: lanes.spec.kind().emits_pairs(),
             splitter,
+            spec: lanes.spec.clone(),
+            back: 0,
         };
         Ok((shards, handle))
     }

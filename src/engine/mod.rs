@@ -114,6 +114,9 @@ struct StageHandle {
     producer_options: ProducerOptions,
     emits_pairs: bool,
     splitter: Option<Splitter>,
+    spec: JoinSpec,
+    /// How far what it hands to the next stage may lie behind its own output watermark.
+    back: i64,
 }
 
 /// What workers, sources and the engine's handle share.
@@ -358,7 +361,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         for cell in self.shared.registry.all() {
             stages[cell.stage()].events_pushed += cell.lock().producer.counters().events;
         }
-        let mut reports = Vec::new();
+        let mut reports: Vec<Report> = Vec::new();
         for (number, (stage, handle)) in stages.into_iter().zip(&self.stages).enumerate() {
             let (state_rows_peak, state_bytes_peak) = self.pacer.stage_peaks(number);
             let run = Run {
@@ -369,7 +372,7 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
                 state_bytes_peak,
                 regressed: Side::BOTH.map(|side| handle.watermarks.regressed(side)),
                 jumped: Side::BOTH.map(|side| handle.watermarks.jumped(side)),
-                watermarks: Side::BOTH.map(|side| handle.last_watermark(side)),
+                watermarks: self.last_watermarks(number, reports.last()),
                 hot_keys: handle.split(),
                 elapsed,
                 runtime,
@@ -387,6 +390,17 @@ impl<S: Sink + 'static, J: Operator + Send + 'static> Engine<S, J> {
         }
         let state_peaks = (self.pacer.state_rows_peak(), self.pacer.state_bytes_peak());
         Ok(Stages { reports, sinks, state_peaks })
+    }
+
+    /// The last watermarks of a stage, by side. What another stage hands over is promised as far as
+    /// that stage's own watermark lets it: which of its promises were made before the end of all is
+    /// a matter of who was stepped when.
+    fn last_watermarks(&self, stage: usize, before: Option<&Report>) -> [Option<i64>; 2] {
+        let mut last = Side::BOTH.map(|side| self.stages[stage].last_watermark(side));
+        if let Some(before) = before {
+            last[0] = before.watermark.and_then(|it| self.stages[stage - 1].handed_watermark(it));
+        }
+        last
     }
 
     /// How it ended, if no fault ended it.
@@ -448,8 +462,17 @@ impl StageHandle {
     /// that any of them made.
     fn last_watermark(&self, side: Side) -> Option<i64> {
         let last = self.watermarks.promised_max(side);
-        (last != WATERMARK_START && last != WATERMARK_END).then_some(last)
+        finite(last)
     }
+
+    /// What it promises to the next stage when its own watermark has come so far.
+    fn handed_watermark(&self, watermark: i64) -> Option<i64> {
+        finite(self.spec.output_watermark(watermark).saturating_sub(self.back))
+    }
+}
+
+fn finite(watermark: i64) -> Option<i64> {
+    (watermark != WATERMARK_START && watermark != WATERMARK_END).then_some(watermark)
 }
 
 fn fault_of(shard: usize, end: &End<Fault>) -> Option<EngineError> {

@@ -287,6 +287,25 @@ fn an_anchor_is_named_and_never_guessed() {
     dir.run(&format!("join {FIRST} {empty}")).fails(2, &["--then-between"]);
 }
 
+/// The watermark of a later stage is what the one before promises, whoever was stepped when.
+#[test]
+fn the_last_watermark_is_the_same_in_every_run() {
+    let (dir, streams) = (Dir::new(), streams(3, 300));
+    write(&dir, &streams);
+    let watermarks = |cores: usize| {
+        let options = format!("{FIRST} {SECOND} --deterministic --cores {cores}");
+        let (_, report) = dir.join(&options);
+        let stages = report["stages"].as_array().unwrap();
+        let of_stages: Vec<_> = stages.iter().map(|stage| stage["watermark"].clone()).collect();
+        (report["watermark"].clone(), of_stages)
+    };
+    let first = watermarks(1);
+    assert!(first.0.as_i64() < first.1[0].as_i64(), "the second stage trails the first: {first:?}");
+    for run in 0..24 {
+        assert_eq!(watermarks(1 + run % 3), first, "run {run}");
+    }
+}
+
 #[test]
 fn late_and_bad_rows_are_named_by_their_stream() {
     let dir = Dir::new();

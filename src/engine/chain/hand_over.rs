@@ -31,7 +31,7 @@ pub(in crate::engine) struct HandOverPlan {
     /// The stream whose time the next interval is relative to.
     pub(super) anchor: Stream,
     /// How far that time may lie behind the stage's output watermark.
-    pub(super) back: i64,
+    pub(in crate::engine) back: i64,
 }
 
 /// Late rows of the earlier stages of one core, on their way to its sink.
