@@ -35,14 +35,16 @@ pub struct SideCounters {
     /// Of these, the ones that had no match by then.
     pub shed_unmatched: u64,
     /// Copies of other shards' rows, of keys that are split: none of them is in the counts above
-    /// but `matched`, `stored` and `freed`.
+    /// but `matched`, `stored`, `freed` and `spilled`.
     pub copies: u64,
     /// Rows and copies that their producer found on time and that the watermark had overtaken on
     /// their way: what they should have met may have been freed. Only rows that come after their
     /// own source has promised that they do not, or out of a source that was idle.
     pub overtaken: u64,
     /// Rows that were put into files, under
-    /// [`Overflow::Spill`](crate::limits::Overflow::Spill); they are in state as before.
+    /// [`Overflow::Spill`](crate::limits::Overflow::Spill); they are in state as before. A row goes
+    /// there once; of a row with copies each core counts its own, so that it is one of `on_time`
+    /// and `copies` together, late rows that joined among them.
     pub spilled: u64,
 }
 
@@ -146,7 +148,8 @@ impl Counters {
                 )));
             }
             let matched_max = counts.on_time + counts.copies;
-            if counts.matched > matched_max || counts.gone() > counts.stored {
+            let is_more = counts.gone() > counts.stored || counts.spilled > counts.stored;
+            if counts.matched > matched_max || is_more {
                 return Err(JoinError::Unbalanced(format!("{name}: {counts:?}")));
             }
         }
