@@ -44,6 +44,12 @@ pub trait Emit {
 
     /// A row that comes out by itself: padded (outer), matched (semi) or unmatched (anti),
     /// whichever the join's kind is. Its time is its own.
+    ///
+    /// Unmatched rows that a watermark frees come in the order of their ends, then of arrival, on
+    /// each shard. One whose end had passed before it came has nothing to wait for, and comes out
+    /// with its batch: that is as early as its end would have it, but behind rows that were out by
+    /// then, before those that the shard has yet to hand over of what a watermark has freed, and
+    /// in no order among those of other keys.
     fn single(&mut self, side: Side, event: Event<'_>) {
         let _ = (side, event);
     }

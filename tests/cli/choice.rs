@@ -80,3 +80,28 @@ fn a_choice_is_for_left_rows() {
     }
     dir.run(&format!("join {JOIN} --between 0..1s --match best")).fails(2, &["best", "nearest"]);
 }
+
+/// Right rows count as matched whether they were chosen or not, but for one-to-one, where a row
+/// that is not in a pair has none.
+#[test]
+fn the_counts_of_right_rows_are_of_all_that_could_be_chosen() {
+    let dir = Dir::new();
+    dir.write("l.csv", "k,ts,id\na,1704103200000,1\nb,1704103200000,2\n");
+    let rights =
+        "k,ts,id\na,1704103200000,1\na,1704103201000,2\na,1704103202000,3\nc,1704103202000,4\n";
+    dir.write("r.csv", rights);
+    for (choice, pairs, matched) in
+        [("all", 3, 3), ("first", 1, 3), ("last", 1, 3), ("nearest", 1, 3), ("one-to-one", 1, 1)]
+    {
+        for cores in [1, 2] {
+            let (_, report) = dir.join(&format!(
+                "--left l.csv --right r.csv --on k --left-time ts --right-time ts --between 0..5s \
+                 --match {choice} --cores {cores}"
+            ));
+            let count = |name| number(&report, name);
+            assert_eq!((count("pairs"), count("left_matched")), (pairs, 1), "{choice}: {report}");
+            let right = (count("right_matched"), count("right_unmatched"));
+            assert_eq!(right, (matched, 4 - matched), "{choice}: {report}");
+        }
+    }
+}
