@@ -55,6 +55,10 @@ pub const HOT_SAMPLES_KEPT: usize = 32;
 /// them is matched together.
 pub const HOT_RUN_EVENTS: u32 = 16;
 
+/// Files that a core has open at the most for one join whose rows are put into files: some of each
+/// side, and those that are just made of others.
+pub const SPILL_FILES_PER_CORE: usize = 50;
+
 /// Windows that one row can be in: each has a list of its own, so more would multiply state.
 pub const WINDOWS_PER_ROW_MAX: i64 = 4096;
 
@@ -180,6 +184,11 @@ pub enum Overflow {
     /// files have no names, so nothing of them is left, however the process ends. Rows that wait
     /// for their end stand in them a second time, in the order in which they come out. For interval
     /// joins of all matches whose rows have no time to live.
+    ///
+    /// Each core has up to [`SPILL_FILES_PER_CORE`] files open for each join: a process of many
+    /// cores raises its limit on them (`ulimit -n`, `setrlimit`) first. Under a limit on the size
+    /// of files (`ulimit -f`) the system ends a process that passes it, with SIGXFSZ; one that
+    /// ignores that signal gets an error, which ends the join. The command line does both.
     Spill,
 }
 

@@ -15,6 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::FixedState;
 
+use crate::limits::SPILL_FILES_PER_CORE;
+
+/// Codes of Unix: the process has as many files open as it may, and the whole system has; a file
+/// is as large as it may be.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+const EFBIG: i32 = 27;
+
 /// Why rows could not be kept in a file, or read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpillError {
@@ -31,6 +39,15 @@ impl fmt::Display for SpillError {
 }
 
 impl std::error::Error for SpillError {}
+
+impl SpillError {
+    /// Whether the process had as many files open as it may.
+    pub(crate) fn is_for_want_of_descriptors(&self) -> bool {
+        self.problem.contains(ULIMIT_FILES)
+    }
+}
+
+const ULIMIT_FILES: &str = "(ulimit -n)";
 
 /// A file whose pages are being written.
 pub struct PageWriter {
@@ -66,7 +83,7 @@ impl PageWriter {
         let path = folder.join(format!(".intervale-{}-{number}.spill", std::process::id()));
         let failed = |what: &str, error: &io::Error| SpillError {
             path: path.clone(),
-            problem: format!("cannot {what}: {error}; choose another folder for them"),
+            problem: format!("cannot {what}: {error}; {}", help_to_make(error)),
         };
         // Left by a process of the same number that was killed before its file had lost its name.
         let _ = fs::remove_file(&path);
@@ -138,9 +155,24 @@ impl PageFile {
     }
 }
 
+fn help_to_make(error: &io::Error) -> String {
+    let limit = match error.raw_os_error() {
+        Some(EMFILE) if cfg!(unix) => ULIMIT_FILES,
+        Some(ENFILE) if cfg!(unix) => "(fs.file-max)",
+        _ => return "choose another folder for them".to_owned(),
+    };
+    format!(
+        "each core has up to {SPILL_FILES_PER_CORE} of them open for each join: raise the limit \
+         {limit}, or use fewer cores"
+    )
+}
+
 fn cannot_write(path: &Path, error: &io::Error) -> SpillError {
-    let problem = format!("cannot be written: {error}; make room there, or choose another folder");
-    SpillError { path: path.to_owned(), problem }
+    let help = match error.raw_os_error() {
+        Some(EFBIG) if cfg!(unix) => "raise the limit on the size of files (ulimit -f)",
+        _ => "make room there, or choose another folder",
+    };
+    SpillError { path: path.to_owned(), problem: format!("cannot be written: {error}; {help}") }
 }
 
 fn sum_of(bytes: &[u8]) -> u64 {
@@ -184,6 +216,18 @@ mod tests {
         file.file.set_len(4).unwrap();
         let error = file.read(1, &mut bytes).unwrap_err();
         assert!(error.to_string().contains("cannot be read back"), "{error}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn limits_of_the_process_are_told() {
+        let text = help_to_make(&io::Error::from_raw_os_error(EMFILE));
+        assert!(text.contains("ulimit -n") && text.contains("up to 50"), "{text}");
+        let text = help_to_make(&io::Error::from_raw_os_error(2));
+        assert!(text.contains("another folder") && !text.contains("ulimit"), "{text}");
+        let error = cannot_write(Path::new("f"), &io::Error::from_raw_os_error(EFBIG));
+        assert!(error.to_string().contains("ulimit -f"), "{error}");
+        assert!(!error.is_for_want_of_descriptors());
     }
 
     #[test]

@@ -83,8 +83,10 @@ pub enum Command {
     Completions(completions::Args),
 }
 
-/// Runs the program on the process's arguments and says how it ended.
+/// Runs the program on the process's arguments and says how it ended. The process is the program's
+/// own from here on: what signals do is its business.
 pub fn main() -> ExitCode {
+    os::ignore_file_size_signal();
     run_from(std::env::args_os())
 }
 

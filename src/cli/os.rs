@@ -106,6 +106,28 @@ extern "C" fn on_interrupt(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
+/// Raises the limit on files that the process may have open as far as it may itself; returns what
+/// it is then, where that is known.
+pub(super) fn raise_file_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to an `rlimit` that lives through the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return None;
+    }
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: the pointer is to an `rlimit` that lives through the call. Nothing here waits for
+    // descriptors by `select`, which knows the first 1,024 only.
+    let is_raised = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0;
+    Some(if is_raised { raised.rlim_cur } else { limit.rlim_cur })
+}
+
+/// Has a write beyond the limit on the size of files (`ulimit -f`) fail, with an error that says
+/// so, where the signal would end the process without a word.
+pub(super) fn ignore_file_size_signal() {
+    // SAFETY: to ignore a signal runs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// What this program has used; zeros where the system does not say.
 pub(super) fn usage() -> Usage {
     let counted = counted();

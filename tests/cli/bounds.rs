@@ -216,3 +216,43 @@ fn a_run_that_nothing_can_save_says_what_takes_the_room() {
         dir.run(&run).fails(1, &["--max-state allows 150.0 KiB", words, "fewer --cores"]);
     }
 }
+
+/// The program, with limits of the shell before it, and its messages.
+#[cfg(target_os = "linux")]
+fn under(dir: &Dir, limits: &str, args: &str) -> (Option<i32>, String) {
+    let program = env!("CARGO_BIN_EXE_intervale");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("{limits}; exec {program} {args}")]).current_dir(dir.path(""));
+    let ran = shell.stdout(std::process::Stdio::null()).output().unwrap();
+    (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+/// 24 files a side on each core want more than a low limit on descriptors, which is raised where it
+/// may be; where it may not, it is named, and what is needed.
+#[test]
+#[cfg(target_os = "linux")]
+fn limits_of_the_shell_are_raised_or_named() {
+    let dir = files_of(6_000);
+    let join = JOIN.replace("10m", "1m");
+    let spills = format!("{join} --cores 2 --runtime threads --max-rows 60 --on-full spill");
+    let (code, told) = under(&dir, "ulimit -Sn 40", &spills);
+    assert_eq!(code, Some(0), "{told}");
+    let (code, told) = under(&dir, "ulimit -n 40", &spills);
+    assert_eq!(code, Some(1), "{told}");
+    for words in ["Too many open files", "(ulimit -n)", "2 cores and 1 stages want ulimit -n 260"] {
+        assert!(told.contains(words), "{told}");
+    }
+    // The shell counts in blocks of 512 bytes; the signal that comes with it would say nothing.
+    let few = spills.replace("60", "3000").replace(STATS, "");
+    let (code, told) = under(&dir, "ulimit -f 8", &few);
+    assert_eq!(code, Some(1), "{told}");
+    for words in [".spill", "cannot be written: File too large", "(ulimit -f)", "--spill-dir"] {
+        assert!(told.contains(words), "{told}");
+    }
+    let (code, told) =
+        under(&dir, "ulimit -f 8", &format!("{} --output o.csv", join.replace(STATS, "")));
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("o.csv") && told.contains("File too large"), "{told}");
+}
+
+const STATS: &str = "--stats json --stats-output report.json";

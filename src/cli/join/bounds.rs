@@ -8,10 +8,11 @@ use crate::cli::bench::count;
 use crate::cli::join::args::{MachineArgs, OnFull};
 use crate::cli::join::plan::option;
 use crate::cli::join::size::{memory_bytes, parse_size, show_size_down, show_size_up};
+use crate::cli::os;
 use crate::cli::text::show_count;
 use crate::error::{JoinError, SpecError};
 use crate::join::JoinSpecBuilder;
-use crate::limits::{Limits, Overflow};
+use crate::limits::{Limits, Overflow, SPILL_FILES_PER_CORE};
 use crate::time::text::TimeSpan;
 
 /// The bounds of a run.
@@ -47,6 +48,10 @@ impl Bounds {
         };
         let limits = Limits { state_bytes_max: Some(state_bytes_max), state_rows_max, overflow };
         let (ttl, spill_dir) = (ttl(args)?, spill_dir(args)?);
+        if overflow == Overflow::Spill {
+            // Many cores have more files than the usual limit. If it stays, who passes it is told.
+            let _: Option<u64> = os::raise_file_limit();
+        }
         Ok(Bounds { limits, on_full: args.on_full, ttl, spill_dir })
     }
 
@@ -100,7 +105,12 @@ impl Bounds {
     }
 
     /// Says that state is full, or could not go into files, if that is what went wrong.
-    pub(super) fn explain(&self, error: &JoinError) -> Option<Failure> {
+    /// So many cores run so many stages.
+    pub(super) fn explain(
+        &self,
+        error: &JoinError,
+        (cores, stages): (usize, usize),
+    ) -> Option<Failure> {
         // What it is that takes the room, and what beside more of it helps.
         let (waiting, help) = match self.on_full {
             OnFull::Fail => ("inputs that run ahead could wait with --on-full block", NARROW),
@@ -118,7 +128,12 @@ impl Bounds {
             ),
         };
         if let JoinError::Spill(error) = error {
-            return Some(Failure::failed(format!("{error} (--spill-dir)")));
+            let needed = files_needed(cores, stages);
+            let more = match error.is_for_want_of_descriptors() {
+                true => format!("; {cores} cores and {stages} stages want ulimit -n {needed}"),
+                false => " (--spill-dir)".to_owned(),
+            };
+            return Some(Failure::failed(format!("{error}{more}")));
         }
         let (need, allowed, more) = match *error {
             JoinError::StateFull { bytes, bytes_max } => (
@@ -139,6 +154,15 @@ impl Bounds {
         )))
     }
 }
+
+/// About how many files a run under `--on-full spill` may have open.
+fn files_needed(cores: usize, stages: usize) -> usize {
+    cores * (stages * SPILL_FILES_PER_CORE + FILES_OF_CORE) + FILES_OF_RUN
+}
+
+/// What a core itself opens, rings of its runtime among them, and what a run does: inputs, outputs.
+const FILES_OF_CORE: usize = 16;
+const FILES_OF_RUN: usize = 128;
 
 const NARROW: &str = "narrow --between, or lower --out-of-orderness";
 

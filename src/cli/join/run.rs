@@ -21,6 +21,7 @@ use crate::error::{JoinError, SpecError};
 use crate::event::{KeyKind, Side, stream_name};
 use crate::join::{AnyJoin, JoinSpec};
 use crate::limits::Limits;
+use crate::runtime::Topology;
 use crate::sink::{Output, RowSink};
 use crate::source::split_position;
 use crate::state::Simd;
@@ -415,7 +416,9 @@ pub(super) fn explain(error: EngineError, plan: &Plan, unit: TimeUnit) -> Failur
             ))
         }
         EngineError::Join { error, .. } => {
-            let full = plan.machine.bounds.explain(&error);
+            let cores = plan.machine.cores.place(&Topology::read());
+            let cores = cores.map_or(1, |placement| placement.cpus.len());
+            let full = plan.machine.bounds.explain(&error, (cores, 1 + plan.then.len()));
             full.unwrap_or_else(|| Failure::failed(error.to_string()))
         }
         error => Failure::failed(error.to_string()),

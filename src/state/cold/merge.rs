@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use super::segment::{ColdRow, NO_NUMBER, PAGE_BYTES, Segment, SegmentWriter, page_of};
+use crate::limits::SPILL_FILES_PER_CORE;
 use crate::spill::SpillError;
 
 /// The most segments of a side.
 pub(super) const SEGMENTS_MAX: usize = 24;
 /// So many neighbours become one, when there are more.
 const MERGED: usize = 8;
+
+const _: () = assert!(2 * SEGMENTS_MAX + 2 <= SPILL_FILES_PER_CORE);
 
 /// The neighbours that have the fewest rows together.
 pub(super) fn to_merge(segments: &[Segment]) -> std::ops::Range<usize> {
