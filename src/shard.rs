@@ -13,21 +13,21 @@
 mod any;
 mod budget;
 mod control;
+mod error;
 mod meter;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::fmt;
-
 use crate::error::JoinError;
 use crate::event::EventBatch;
 use crate::exchange::{Doorbell, LinkReceiver, Loaded, Pacer, WatermarkReader, Watermarks};
-use crate::join::{Counters, Emit, IntervalJoin, Sink, SinkError};
+use crate::join::{Counters, Emit, IntervalJoin, Sink};
 use crate::time::{Clock, WATERMARK_START};
 
 use budget::Budget;
 pub use control::ShardHandle;
 use control::{Command, Inbox};
+pub use error::ShardError;
 use meter::Meter;
 pub use meter::ShardReport;
 
@@ -73,6 +73,12 @@ pub trait Operator {
     /// The part of [`state_bytes`](Self::state_bytes) that holds nothing and waits to be used
     /// again, as far as it is known.
     fn pooled_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Memory that was taken before the first row; part of [`state_bytes`](Self::state_bytes) only
+    /// while it is used.
+    fn reserved_bytes(&self) -> u64 {
         0
     }
 
@@ -123,16 +129,6 @@ pub enum Progress {
     Idle,
     /// All input has ended and everything was handed on: step no more.
     Finished,
-}
-
-/// Why a shard stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ShardError {
-    /// The operator refused to go on.
-    Join(JoinError),
-    /// The sink failed.
-    Sink(SinkError),
 }
 
 /// One core's part of a join.
@@ -267,6 +263,7 @@ impl<S: Sink, J: Operator> Shard<S, J> {
             counters: *self.join.counters(),
             state_bytes: self.join.state_bytes(),
             state_bytes_pooled: self.join.pooled_bytes(),
+            state_bytes_reserved: self.join.reserved_bytes(),
             watermarks: self.applied,
             output_watermark: self.output_watermark,
             ..self.meter.report.clone()
@@ -487,14 +484,3 @@ impl<S: Sink, J: Operator> Shard<S, J> {
         Ok(())
     }
 }
-
-impl fmt::Display for ShardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ShardError::Join(error) => error.fmt(f),
-            ShardError::Sink(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ShardError {}

@@ -28,6 +28,9 @@ pub struct Metrics {
     pub state_bytes: u64,
     /// Of these, what holds no row and waits to be used again.
     pub state_bytes_pooled: u64,
+    /// Bytes that were taken before the first row, over all shards; part of `state_bytes` only
+    /// while rows use them.
+    pub state_bytes_reserved: u64,
     /// Each shard's own report.
     pub shards: Vec<ShardReport>,
 }
@@ -46,6 +49,7 @@ impl Metrics {
             hot_keys,
             state_bytes: shards.iter().map(|shard| shard.state_bytes).sum(),
             state_bytes_pooled: shards.iter().map(|shard| shard.state_bytes_pooled).sum(),
+            state_bytes_reserved: reserved(&shards),
             shards,
         }
     }
@@ -87,6 +91,10 @@ pub struct Report {
     pub state_rows_peak: u64,
     /// Most bytes of state at the same time, as allocated.
     pub state_bytes_peak: u64,
+    /// Bytes that were taken before the first row, over all shards, as the spec asks for
+    /// ([`JoinSpecBuilder::reserve_bytes`](crate::join::JoinSpecBuilder::reserve_bytes)), rounded
+    /// up. They count as state, and against its bound, only while rows use them.
+    pub state_bytes_reserved: u64,
     /// The last watermark of each side before its end, by [`Side::index`]; `None` when its sources
     /// never promised anything.
     pub watermarks: [Option<i64>; 2],
@@ -136,6 +144,7 @@ impl Report {
             step_ns: merge(&shards, |shard| &shard.step_ns),
             state_rows_peak: run.state_rows_peak,
             state_bytes_peak: run.state_bytes_peak,
+            state_bytes_reserved: reserved(&shards),
             watermarks: run.watermarks,
             watermark: run.watermarks.iter().flatten().min().copied(),
             hot_keys: run.hot_keys,
@@ -202,6 +211,10 @@ impl Report {
              were handed to the next"
         )))
     }
+}
+
+fn reserved(shards: &[ShardReport]) -> u64 {
+    shards.iter().map(|shard| shard.state_bytes_reserved).sum()
 }
 
 fn sum_counters(shards: &[ShardReport]) -> Counters {

@@ -159,6 +159,14 @@ impl AnyJoin {
         on_operator!(self, join => join.state_bytes())
     }
 
+    /// As [`IntervalJoin::reserved_bytes`]; windows take nothing before the first row.
+    pub fn reserved_bytes(&self) -> u64 {
+        match self {
+            AnyJoin::Interval(join) => join.reserved_bytes(),
+            AnyJoin::Window(_) => 0,
+        }
+    }
+
     /// As [`IntervalJoin::pooled_bytes`]; windows pool nothing that would be known.
     pub fn pooled_bytes(&self) -> u64 {
         match self {

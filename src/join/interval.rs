@@ -224,6 +224,13 @@ impl IntervalJoin {
         self.state.pooled_bytes() as u64
     }
 
+    /// Memory that was taken before the first row, as
+    /// [`JoinSpecBuilder::reserve_bytes`](crate::join::JoinSpecBuilder::reserve_bytes) has asked
+    /// for, rounded up. It is in [`state_bytes`](Self::state_bytes) only while rows use it.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.state.reserved_bytes() as u64
+    }
+
     /// Frees what of its memory waits to be used again, all but about `keep_bytes` of it.
     pub fn trim(&mut self, keep_bytes: u64) {
         self.state.trim(usize::try_from(keep_bytes).unwrap_or(usize::MAX));

@@ -48,6 +48,10 @@ impl Operator for IntervalJoin {
         IntervalJoin::pooled_bytes(self)
     }
 
+    fn reserved_bytes(&self) -> u64 {
+        IntervalJoin::reserved_bytes(self)
+    }
+
     fn trim(&mut self, keep_bytes: u64) {
         IntervalJoin::trim(self, keep_bytes);
     }
@@ -114,6 +118,10 @@ impl Operator for AnyJoin {
 
     fn pooled_bytes(&self) -> u64 {
         AnyJoin::pooled_bytes(self)
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        AnyJoin::reserved_bytes(self)
     }
 
     fn trim(&mut self, keep_bytes: u64) {

@@ -22,6 +22,8 @@ pub struct ShardReport {
     pub state_bytes: u64,
     /// Of these, what waits to be used again.
     pub state_bytes_pooled: u64,
+    /// Bytes that were taken before the first row; part of `state_bytes` only while rows use them.
+    pub state_bytes_reserved: u64,
     /// Most bytes of state at the end of a step, as allocated.
     pub state_bytes_peak: u64,
     /// Batches in all lanes at the start of the last round.
@@ -63,6 +65,7 @@ impl Meter {
                 state_rows_peak: 0,
                 state_bytes: 0,
                 state_bytes_pooled: 0,
+                state_bytes_reserved: 0,
                 state_bytes_peak: 0,
                 lane_depth: 0,
                 lane_depth_peak: 0,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::event::{Event, Key, KeyHasher, KeyKind, Side};
 use crate::exchange::{Flow, PortId, Producer, ProducerOptions, Promise, WatermarkSlot, link};
+use crate::join::SinkError;
 use crate::limits::Limits;
 use crate::time::{Lateness, ManualClock, Timestamp};
 

@@ -135,6 +135,11 @@ impl Arena {
         }
     }
 
+    /// Bytes of the reserve, used or not.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.reserve.len() * CHUNK_BYTES_MAX
+    }
+
     /// Whether a handle leads to a run: it is not 0 and its bucket is not retired.
     #[inline]
     pub(crate) fn is_live(&self, handle: Handle) -> bool {

@@ -111,6 +111,11 @@ impl Index {
         }
     }
 
+    /// Bytes of the segments that were taken at the start and were not used yet.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        self.reserved * SEGMENT_BYTES
+    }
+
     /// Bytes of the lines in use, and of segments that wait for use, but for the reserve.
     pub(super) fn bytes(&self) -> usize {
         let in_use = |table: &Table| {

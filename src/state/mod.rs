@@ -187,6 +187,8 @@ pub struct State {
     cold: [Cold; 2],
     cold_hits: ColdHits,
     failure: Option<SpillError>,
+    /// Bytes that were taken before the first row.
+    reserved: usize,
     /// `None` only while it is lent to `join_batch`.
     scratch: Option<Scratch>,
 }
@@ -207,6 +209,8 @@ impl State {
             index.reserve(share);
             arenas.iter_mut().for_each(|arena| arena.reserve(share));
         }
+        let reserved =
+            index.reserved_bytes() + arenas.iter().map(Arena::reserved_bytes).sum::<usize>();
         State {
             index,
             arenas,
@@ -224,6 +228,7 @@ impl State {
             cold: Default::default(),
             cold_hits: ColdHits::default(),
             failure: None,
+            reserved,
             scratch: Some(Scratch::new()),
         }
     }
@@ -253,6 +258,20 @@ impl State {
         let pooled = self.pooled_bytes();
         let arenas: usize = self.arenas.iter().map(Arena::bytes).sum();
         arenas - pooled + self.rings.iter().map(Ring::bytes).sum::<usize>()
+    }
+
+    /// Bytes that were taken before the first row ([`Layout::reserve_bytes`], rounded up). They are
+    /// in [`bytes`](Self::bytes) as far as, and for as long as, rows and the index use them.
+    pub fn reserved_bytes(&self) -> usize {
+        self.reserved
+    }
+
+    /// What [`reserved_bytes`](Self::reserved_bytes) are for such a layout, if the system gives
+    /// them.
+    pub fn reserved_bytes_for(reserve_bytes: u64) -> u64 {
+        let share = reserve_bytes.div_ceil(RESERVE_SHARES as u64);
+        let round_up = |piece: usize| share.div_ceil(piece as u64).saturating_mul(piece as u64);
+        round_up(table::SEGMENT_BYTES).saturating_add(round_up(arena::CHUNK_BYTES_MAX) * 2)
     }
 
     /// Why rows in files could not be read, if that is why a batch was refused or no row came out.

@@ -256,3 +256,23 @@ fn limits_of_the_shell_are_raised_or_named() {
 }
 
 const STATS: &str = "--stats json --stats-output report.json";
+
+/// Memory that is taken before the first row is told, and is no more than the bound.
+#[test]
+fn what_is_reserved_is_in_the_report_and_within_the_bound() {
+    let dir = files_of(500);
+    for (cores, reserved) in [(1, 96), (2, 192)] {
+        dir.run(&format!("{JOIN} --cores {cores} --reserve 1MiB")).ok();
+        let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+        let told = number(&report, "state_bytes_reserved") >> 20;
+        assert!((64 * cores..=reserved).contains(&told), "{report}");
+        assert!(number(&report, "state_bytes_peak") < 16 << 20, "{report}");
+    }
+    let text = dir.run(&format!("{} --cores 1 --reserve 1MiB", JOIN.replace(STATS, ""))).ok().err;
+    assert!(text.contains("state reserved  6"), "{text}");
+    dir.run(&format!("{JOIN} --cores 1")).ok();
+    let report = serde_json::from_str(&dir.read("report.json")).unwrap();
+    assert_eq!(number(&report, "state_bytes_reserved"), 0);
+    dir.run(&format!("{JOIN} --cores 2 --reserve 1MiB --max-state 100MiB"))
+        .fails(2, &["--reserve takes", "on 2 cores", "--max-state allows 100.0 MiB"]);
+}

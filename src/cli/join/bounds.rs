@@ -11,8 +11,9 @@ use crate::cli::join::size::{memory_bytes, parse_size, show_size_down, show_size
 use crate::cli::os;
 use crate::cli::text::show_count;
 use crate::error::{JoinError, SpecError};
-use crate::join::JoinSpecBuilder;
+use crate::join::{JoinSpec, JoinSpecBuilder};
 use crate::limits::{Limits, Overflow, SPILL_FILES_PER_CORE};
+use crate::state::State;
 use crate::time::text::TimeSpan;
 
 /// The bounds of a run.
@@ -102,6 +103,26 @@ impl Bounds {
     /// The bound on bytes, given or not.
     pub(super) fn bytes_max(&self) -> u64 {
         self.limits.state_bytes_max.unwrap_or(u64::MAX)
+    }
+
+    /// Whether what `--reserve` takes, for all stages on all cores, is within the bound: more could
+    /// never be used.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] says how much it is.
+    pub(super) fn check_reserve(&self, specs: &[JoinSpec], cores: usize) -> Result<(), Failure> {
+        let takers = specs.iter().filter(|spec| spec.windows().is_none());
+        let a_core: u64 = takers.map(|spec| State::reserved_bytes_for(spec.reserve_bytes())).sum();
+        let all = a_core.saturating_mul(cores as u64);
+        if all <= self.bytes_max() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "--reserve takes {} on {cores} cores, as it is rounded up for each side and stage, and \
+             --max-state allows {}; leave it out, or raise --max-state",
+            show_size_up(all),
+            show_size_down(self.bytes_max())
+        )))
     }
 
     /// Says that state is full, or could not go into files, if that is what went wrong.

@@ -53,6 +53,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let builder = builder(plan, first, limits, max_drift(plan, &specs, unit));
     let cores =
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
+    plan.machine.bounds.check_reserve(&specs, cores)?;
     let builder = chain(builder, plan, links, &specs[1..])?;
     let hold_back = specs.iter().map(JoinSpec::output_hold_back).max().unwrap_or(0);
     let outputs = Outputs::open(plan, &inputs, &expressions, cores, hold_back)?;

@@ -53,6 +53,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let builder = builder(plan, spec.clone(), limits, drift);
     let cores =
         builder.shard_count().map_err(|error| Failure::usage(format!("--cores: {error}")))?;
+    plan.machine.bounds.check_reserve(std::slice::from_ref(&spec), cores)?;
     let outputs = Outputs::open(plan, &inputs, &expressions, cores, spec.output_hold_back())?;
     // From here on there is something to put in order.
     drop(waiting);
@@ -328,6 +329,7 @@ fn report(
         rows_not_written: held(done, outputs),
         state_rows_peak: done.state_peaks.0,
         state_bytes_peak: done.state_peaks.1,
+        state_bytes_reserved: done.reports.iter().map(|it| it.state_bytes_reserved).sum(),
         rss_bytes_peak: usage.rss_bytes_peak,
         watermark: last.watermark,
         unit,
@@ -359,6 +361,7 @@ fn stage_rows(stage: usize, report: &engine::Report, feeds: &Feeds) -> StageRows
         behind: report.left_behind,
         state_rows_peak: report.state_rows_peak,
         state_bytes_peak: report.state_bytes_peak,
+        state_bytes_reserved: report.state_bytes_reserved,
         watermark: report.watermark,
     }
 }
