@@ -8,7 +8,7 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a read: as many as a pipe holds.
 const READ_BYTES: usize = 64 << 10;
@@ -33,8 +33,41 @@ struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     bytes_max: usize,
-    /// Setting up is over.
-    done: Arc<AtomicBool>,
+    setup: Arc<Setup>,
+}
+
+/// What setting up a run says to the streams that are read ahead meanwhile.
+#[derive(Debug, Default)]
+pub struct Setup {
+    /// It is over.
+    done: AtomicBool,
+    /// When who reads gives up.
+    until: Mutex<Option<Instant>>,
+}
+
+impl Setup {
+    /// It is over: threads hand their streams over, and reads wait as long as it takes.
+    pub fn end(&self) {
+        // Relaxed: advice for the threads that read ahead.
+        self.done.store(true, Ordering::Relaxed);
+        self.set_until(None);
+    }
+
+    /// From now on, and until the end of setting up, who reads gives up at that time where nothing
+    /// has come, with [`io::ErrorKind::TimedOut`]. Nothing is lost: later reads go on.
+    pub fn wait_until(&self, until: Instant) {
+        self.set_until(Some(until));
+    }
+
+    fn set_until(&self, until: Option<Instant>) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// How long to wait at the most, if not for ever.
+    fn left(&self) -> Option<Duration> {
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.map(|until| until.saturating_duration_since(Instant::now()))
+    }
 }
 
 #[derive(Default)]
@@ -48,18 +81,18 @@ struct State {
 }
 
 impl ReadAhead {
-    /// Calls `open` on a thread and reads at most about `bytes_max` bytes until `done` is set.
+    /// Calls `open` on a thread and reads at most about `bytes_max` bytes until setting up ends.
     ///
     /// # Errors
     /// When the thread cannot be started. It ends with the stream, or at the first read after
-    /// `done` or after the drop of this; a read that never returns keeps it until the process ends.
+    /// that or after the drop of this; a read that never returns keeps it until the process ends.
     pub fn start(
         open: impl FnOnce() -> io::Result<Stream> + Send + 'static,
         bytes_max: usize,
-        done: Arc<AtomicBool>,
+        setup: Arc<Setup>,
     ) -> io::Result<ReadAhead> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let queue = Arc::new(Queue { state, changed, bytes_max, done });
+        let queue = Arc::new(Queue { state, changed, bytes_max, setup });
         let of_thread = Arc::clone(&queue);
         std::thread::Builder::new().name("intervale-open".to_owned()).spawn(
             move || match open() {
@@ -90,7 +123,7 @@ impl ReadAhead {
         loop {
             match state.opened.take() {
                 Some(opened) => return opened,
-                None => state = queue.wait_and_say(state, &mut self.on_wait),
+                None => state = queue.wait_and_say(state, &mut self.on_wait, None),
             }
         }
     }
@@ -116,7 +149,11 @@ impl ReadAhead {
                 self.rest = Some(rest);
                 return result;
             }
-            state = queue.wait_and_say(state, &mut self.on_wait);
+            let left = queue.setup.left();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            state = queue.wait_and_say(state, &mut self.on_wait, left);
         }
     }
 }
@@ -146,7 +183,7 @@ impl Queue {
     fn fill(&self, mut stream: Stream) -> io::Result<Stream> {
         let mut buffer = vec![0; READ_BYTES];
         // Relaxed: advice, which nothing is read on the strength of.
-        while !self.done.load(Ordering::Relaxed) {
+        while !self.setup.done.load(Ordering::Relaxed) {
             let count = match stream.read(&mut buffer) {
                 Ok(0) => return Ok(Box::new(io::empty())),
                 Ok(count) => count,
@@ -175,18 +212,22 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`wait`](Self::wait); says so, once, when it takes long and the run has not begun.
+    /// As [`wait`](Self::wait), for `most` at the most; says so, once, when it takes long and the
+    /// run has not begun.
     fn wait_and_say<'a>(
         &self,
         state: MutexGuard<'a, State>,
         on_wait: &mut Option<OnWait>,
+        most: Option<Duration>,
     ) -> MutexGuard<'a, State> {
-        let Some((after, _)) = on_wait else { return self.wait(state) };
-        let waited = self.changed.wait_timeout(state, *after);
+        let after = on_wait.as_ref().map(|(after, _)| *after);
+        let Some(first) = after.into_iter().chain(most).min() else { return self.wait(state) };
+        let waited = self.changed.wait_timeout(state, first);
         let (state, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
         // Relaxed: see `fill`.
         if timed_out.timed_out()
-            && !self.done.load(Ordering::Relaxed)
+            && after == Some(first)
+            && !self.setup.done.load(Ordering::Relaxed)
             && let Some((_, call)) = on_wait.take()
         {
             call();
@@ -205,9 +246,12 @@ mod tests {
     use super::*;
 
     fn read_ahead(text: &'static [u8], bytes_max: usize, done: bool) -> Vec<u8> {
-        let done = Arc::new(AtomicBool::new(done));
+        let setup = Arc::new(Setup::default());
+        if done {
+            setup.end();
+        }
         let open = move || Ok(Box::new(text) as Stream);
-        let mut stream = ReadAhead::start(open, bytes_max, done).unwrap();
+        let mut stream = ReadAhead::start(open, bytes_max, setup).unwrap();
         stream.wait_opened().unwrap();
         let mut read = Vec::new();
         stream.read_to_end(&mut read).unwrap();
@@ -240,6 +284,36 @@ mod tests {
         });
         stream.wait_opened().unwrap();
         assert_eq!(heard.iter().count(), 1, "the call is gone with its only use");
+    }
+
+    #[test]
+    fn who_reads_gives_up_in_time_and_loses_nothing() {
+        let (writer, reader) = std::sync::mpsc::channel::<u8>();
+        struct Bytes(std::sync::mpsc::Receiver<u8>);
+        impl Read for Bytes {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                Ok(self.0.recv().map_or(0, |byte| {
+                    buffer[0] = byte;
+                    1
+                }))
+            }
+        }
+        let setup = Arc::new(Setup::default());
+        let open = move || Ok(Box::new(Bytes(reader)) as Stream);
+        let mut stream = ReadAhead::start(open, 64, Arc::clone(&setup)).unwrap();
+        writer.send(1).unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        setup.wait_until(Instant::now());
+        for _ in 0..2 {
+            assert_eq!(stream.read(&mut byte).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+        setup.end();
+        writer.send(2).unwrap();
+        stream.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, [2]);
+        drop(writer);
+        assert_eq!(stream.read(&mut byte).unwrap(), 0);
     }
 
     #[test]

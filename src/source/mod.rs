@@ -43,7 +43,7 @@ pub mod parse;
 mod scan;
 pub mod schema;
 
-pub use ahead::ReadAhead;
+pub use ahead::{ReadAhead, Setup};
 pub use bad::{FailOnBadRow, OnBadRow, SkipBadRows, SourceInfo};
 pub use blocks::{Block, BlockReader, ReadError, ReadOptions};
 pub use file::{FileFeed, FileOptions, FileSource};

@@ -187,6 +187,14 @@ fn rows_of_several_files_that_are_bad_are_found_in_their_file() {
 #[test]
 #[cfg(unix)]
 fn a_silent_source_stops_holding_the_watermark_back() {
+    for row in ["", "y,1704103200000\n"] {
+        silent_after(row);
+    }
+}
+
+/// Of two right inputs one has its header, that row, and then nothing.
+#[cfg(unix)]
+fn silent_after(row: &str) {
     let dir = Dir::new();
     dir.write("l.csv", format!("id,ts\na,{T}\n"));
     let made = std::process::Command::new("mkfifo").arg(dir.path("r.csv")).status().unwrap();
@@ -197,7 +205,7 @@ fn a_silent_source_stops_holding_the_watermark_back() {
     );
     let mut busy = std::fs::OpenOptions::new().write(true).open(dir.path("r.csv")).unwrap();
     let mut silent = child.stdin.take().unwrap();
-    silent.write_all(format!("id,ts\ny,{T}\n").as_bytes()).unwrap();
+    silent.write_all(format!("id,ts\n{row}").as_bytes()).unwrap();
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     // A row every few milliseconds, an hour further on: were it silent, too, nobody could say that
     // time goes on.

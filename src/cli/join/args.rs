@@ -206,7 +206,8 @@ pub(in crate::cli) struct TimeArgs {
     /// Rows up to this far behind the watermark still join
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub(super) allowed_lateness: String,
-    /// A source that is silent for this long stops holding the watermark back [default: never]
+    /// A source that is silent for this long stops holding the watermark back, also before its
+    /// first row, if its columns are known by then [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) idle_timeout: Option<String>,
     /// One row moves the watermark by this much at the most, so that a wrong time far ahead does

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cli::join::args::{ConditionArgs, OutputArgs};
-use crate::cli::join::open::{InputFile, InputSide, Inputs, SAMPLE_ROWS, unreadable};
+use crate::cli::join::open::{InputFile, InputSide, Inputs, SAMPLE_ROWS, first_rows};
 use crate::cli::join::plan::{Plan, SidePlan};
 use crate::cli::join::then::ThenArgs;
 use crate::cli::{Console, Failure};
@@ -269,7 +269,7 @@ fn sampled_types(
 ) -> Result<Vec<ColumnType>, Failure> {
     let mut types = vec![ColumnType::Auto; column_count];
     for file in files {
-        let rows = file.reader.peek().map_err(|error| unreadable(&file.name, &error))?;
+        let rows = first_rows(file)?;
         let lines = rows.split(|&byte| byte == b'\n');
         let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         // A record with a line end in quotes is two odd lines here; the rest are sample enough.

@@ -119,6 +119,8 @@ pub(super) fn add<B: Builder>(
     cores: usize,
     bad_rows: Option<BadRows>,
 ) -> Result<(B, Feeds), Failure> {
+    // From here on everybody waits as long as it takes.
+    inputs.setup.end();
     let unit = inputs.unit;
     let hasher = builder.key_hasher();
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());

@@ -5,8 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::{Plan, SidePlan};
@@ -15,7 +14,9 @@ use crate::cli::{Console, Failure};
 use crate::sink::SideRows;
 use crate::source::fields::{delimited, json_names_of_rows, json_text, json_values};
 use crate::source::schema::closest;
-use crate::source::{BlockReader, ReadAhead, ReadOptions, RowFormat, RowSchema, SchemaError};
+use crate::source::{
+    BlockReader, ReadAhead, ReadError, ReadOptions, RowFormat, RowSchema, SchemaError, Setup,
+};
 use crate::time::text::{TimeFormat, TimeUnit};
 
 /// Rows of a file that are looked at to find the unit of the run and the fields of JSON.
@@ -36,6 +37,8 @@ pub(super) struct Inputs {
     pub(super) then: Vec<InputSide>,
     /// The tick of this run: as given, else the finest that an option or a time calls for.
     pub(super) unit: TimeUnit,
+    /// To be ended when the run begins.
+    pub(super) setup: Arc<Setup>,
 }
 
 /// One side's files.
@@ -73,7 +76,7 @@ impl InputSide {
 }
 
 /// Opens all files and reads as much as it takes to know their columns and times. On a pipe this
-/// waits for the first row.
+/// waits for the first row, with `--idle-timeout` so long at the most.
 ///
 /// # Errors
 /// [`Failure::Failed`] names the file and what is wrong with it; [`Failure::Usage`] the option that
@@ -81,9 +84,9 @@ impl InputSide {
 pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
     let mut unit = plan.matching.unit_needed().max(plan.allowed_lateness.unit_needed());
     unit = plan.max_jump.map_or(unit, |span| unit.max(span.unit_needed()));
-    let done = Arc::new(AtomicBool::new(false));
+    let setup = Arc::new(Setup::default());
     unit = plan.then.iter().map(ThenPlan::unit_needed).fold(unit, TimeUnit::max);
-    let start = |path: &PathBuf| Opening::start(path, read_ahead_bytes(plan), &done);
+    let start = |path: &PathBuf| Opening::start(path, read_ahead_bytes(plan), &setup);
     // All are being opened before the first is waited for.
     let opening: Vec<Vec<Opening>> = plan
         .streams()
@@ -93,21 +96,30 @@ pub(super) fn open(plan: &Plan) -> Result<Inputs, Failure> {
     for (stream, opening) in plan.streams().zip(opening) {
         streams.push(open_side(stream, opening)?);
     }
+    if let Some(timeout) = plan.idle_timeout {
+        setup.wait_until(Instant::now() + timeout);
+    }
     for (stream, InputSide { schema, files }) in plan.streams().zip(&mut streams) {
         let format = &stream.time_format;
         unit = unit.max(stream.disorder.unit_needed()).max(format.unit_needed());
         for file in files {
-            let rows = file.reader.peek().map_err(|error| unreadable(&file.name, &error))?;
-            unit = unit.max(unit_of_rows(rows, schema, format));
+            unit = unit.max(unit_of_rows(first_rows(file)?, schema, format));
         }
     }
-    // Relaxed: advice for the threads that read ahead.
-    done.store(true, Ordering::Relaxed);
     let then = streams.split_off(2);
     let sides = <[InputSide; 2]>::try_from(streams);
     // A plan has two sides.
     let sides = sides.map_err(|_| Failure::failed("there are not two sides"))?;
-    Ok(Inputs { sides, then, unit: plan.unit.unwrap_or(unit) })
+    Ok(Inputs { sides, then, unit: plan.unit.unwrap_or(unit), setup })
+}
+
+/// The rows that come next in a file; none where they were waited for long enough.
+pub(super) fn first_rows(file: &mut InputFile) -> Result<&[u8], Failure> {
+    match file.reader.peek() {
+        Ok(rows) => Ok(rows),
+        Err(ReadError::Io { error, .. }) if error.kind() == io::ErrorKind::TimedOut => Ok(&[]),
+        Err(error) => Err(unreadable(&file.name, &error)),
+    }
 }
 
 /// What each stream may be read ahead while others are waited for: all of them a quarter of what
@@ -198,7 +210,7 @@ enum OpeningInput {
 
 impl Opening {
     /// Opens a regular file, and a stream on a thread, as that may wait for its writer.
-    fn start(path: &Path, bytes_max: usize, done: &Arc<AtomicBool>) -> Result<Opening, Failure> {
+    fn start(path: &Path, bytes_max: usize, setup: &Arc<Setup>) -> Result<Opening, Failure> {
         let standard = path == Path::new(STANDARD);
         let name = if standard { "standard input".to_owned() } else { path.display().to_string() };
         let failed = |error: io::Error| Failure::failed(cannot_open(&name, &error));
@@ -210,7 +222,7 @@ impl Opening {
                     if standard { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
                 Ok(stream)
             };
-            let stream = ReadAhead::start(open, bytes_max, Arc::clone(done)).map_err(failed)?;
+            let stream = ReadAhead::start(open, bytes_max, Arc::clone(setup)).map_err(failed)?;
             let note = format!("waiting for the first rows of {name}");
             let say = move || Console::stderr().note(&note);
             OpeningInput::Stream(stream.on_wait(WAIT_SAID_AFTER, say))
@@ -276,7 +288,7 @@ fn read_fields(file: &mut InputFile, known: &mut Vec<String>) -> Result<usize, F
     Ok(row_count)
 }
 
-pub(super) fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Failure {
+fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::failed(format!("{name}: {error}"))
 }
 

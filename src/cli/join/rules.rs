@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -14,9 +13,9 @@ use crate::cli::join::paths::STANDARD;
 use crate::cli::join::plan::Plan;
 use crate::event::Side;
 use crate::join::{Condition, JoinSpec, Rule, RuleError, Rules};
-use crate::source::ReadAhead;
 use crate::source::fields::delimited;
 use crate::source::schema::closest;
+use crate::source::{ReadAhead, Setup};
 use crate::time::text::{IntervalText, TimeParser, TimeSpan, TimeUnit};
 use crate::time::{Interval, Timestamp};
 
@@ -34,7 +33,7 @@ pub(super) struct Opening {
     /// It is read to its end before anything else.
     is_file: bool,
     /// The inputs have come: rules are read as they are asked for from here on.
-    done: Arc<AtomicBool>,
+    setup: Arc<Setup>,
 }
 
 impl Opening {
@@ -58,7 +57,7 @@ impl Opening {
         let name =
             if is_standard { "standard input".to_owned() } else { path.display().to_string() };
         let failed = |error: io::Error| Failure::failed(format!("--rules {name}: {error}"));
-        let done = Arc::new(AtomicBool::new(false));
+        let setup = Arc::new(Setup::default());
         let metadata = match is_standard {
             true => {
                 let stream = io::stdin().as_fd().try_clone_to_owned().map(File::from);
@@ -77,10 +76,10 @@ impl Opening {
         let stream: Box<dyn Read + Send> = if is_file || metadata.is_dir() {
             open().map_err(failed)?
         } else {
-            let ahead = ReadAhead::start(open, READ_AHEAD_BYTES, Arc::clone(&done));
+            let ahead = ReadAhead::start(open, READ_AHEAD_BYTES, Arc::clone(&setup));
             Box::new(ahead.map_err(failed)?)
         };
-        Ok(Some(Opening { name, stream, is_file, done }))
+        Ok(Some(Opening { name, stream, is_file, setup }))
     }
 }
 
@@ -111,7 +110,7 @@ impl Control {
         let spec = spec.with_condition(rules.condition());
         let time = TimeParser::new(&plan.side(Side::Left).time_format, &plan.zone, unit);
         // Relaxed: advice for the thread that reads ahead.
-        opening.done.store(true, Ordering::Relaxed);
+        opening.setup.end();
         let is_file = opening.is_file;
         let mut reader = RuleReader::open(opening, Reading { rules, time, unit, filters, first })?;
         if is_file {
