@@ -3,10 +3,17 @@
 
 use std::fs;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// The signal that came, or 0: set by the signal handler, read by whoever waits for the work.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// When it came, in milliseconds of the monotonic clock; 0 before.
+static SIGNAL_MS: AtomicU64 = AtomicU64::new(0);
+
+/// Signals that come within so many milliseconds are one: `timeout` sends its own to the program
+/// and to the group that the program is in.
+const ONE_SIGNAL_MS: u64 = 300;
 
 /// Set before the work begins, when there is no standard output.
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
@@ -68,14 +75,14 @@ pub(super) struct Usage {
     pub(super) cpu_s: f64,
 }
 
-/// Lets the first Ctrl-C (or SIGTERM) set the flag that [`interrupted`] reads. The second one ends
-/// the process at once, as if this had not been called. A signal that whoever started us has set to
-/// be ignored (background jobs of scripts, `trap ''`) stays ignored.
+/// Lets the first Ctrl-C (or SIGTERM) set the flag that [`interrupted`] reads. One that comes later
+/// ends the process at once, as if this had not been called. A signal that whoever started us has
+/// set to be ignored (background jobs of scripts, `trap ''`) stays ignored.
 pub(super) fn catch_interrupts() {
     // SAFETY: all bytes zero is a valid `sigaction`: no flags, an empty mask, the default handler.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+    action.sa_flags = libc::SA_RESTART;
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: all bytes zero is a valid `sigaction`, as above.
         let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -86,7 +93,7 @@ pub(super) fn catch_interrupts() {
             continue;
         }
         // SAFETY: `action` is initialised and lives through the call, the old action is not asked
-        // for, and the handler does nothing that is not async-signal-safe: one atomic store.
+        // for, and the handler does nothing that is not async-signal-safe: see there.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
 }
@@ -102,8 +109,29 @@ pub(super) fn interrupted() -> Option<StopSignal> {
 }
 
 extern "C" fn on_interrupt(signal: libc::c_int) {
-    // Pairs with the load in `interrupted`; the number guards no other memory.
-    SIGNAL.store(signal, Ordering::Relaxed);
+    let now_ms = monotonic_ms();
+    // Pairs with itself in later signals; the time guards no other memory.
+    match SIGNAL_MS.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed) {
+        // Pairs with the load in `interrupted`; the number guards no other memory.
+        Ok(_) => SIGNAL.store(signal, Ordering::Relaxed),
+        Err(first_ms) if now_ms.saturating_sub(first_ms) < ONE_SIGNAL_MS => {}
+        // SAFETY: both calls are async-signal-safe and take a signal's number. The signal is
+        // blocked in its own handler, so it ends the process when that returns.
+        Err(_) => unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        },
+    }
+}
+
+/// Milliseconds of the monotonic clock, at least 1. Async-signal-safe.
+fn monotonic_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a `timespec` that lives through the call, which is
+    // async-signal-safe.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // Neither is negative.
+    (time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000).max(1)
 }
 
 /// Raises the limit on files that the process may have open as far as it may itself; returns what

@@ -44,6 +44,22 @@ fn stop_after_the_first_pair(mut child: Child) -> String {
     err
 }
 
+/// As `timeout` does, which tells the program and then the program's group.
+#[test]
+fn a_signal_that_comes_twice_at_once_is_one() {
+    let dir = Dir::with_sample();
+    let (mut child, stdin) = start(&dir, "--stats json");
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid, &pid, &pid]).status().unwrap().success());
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143), "{err}");
+    assert!(err.contains("\"interrupted\":true"), "{err}");
+    drop(stdin);
+}
+
 #[test]
 fn it_stops_with_complete_rows_a_report_and_status_130() {
     let dir = Dir::with_sample();
