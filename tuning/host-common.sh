@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Read by prepare-host.sh and undo-host.sh; does nothing by itself. POSIX sh.
 #
 # Old values are kept below $STATE, one file a setting, named by a number and holding the path (or
@@ -8,6 +9,7 @@
 ROOT=${INTERVALE_HOST_ROOT:-}
 STATE=${INTERVALE_HOST_STATE:-$ROOT/var/lib/intervale-tuning}
 APPLY=no
+# shellcheck disable=SC2034 # counted by those who read this
 CHANGES=0
 FAILED=0
 

@@ -25,7 +25,7 @@ is gone by itself. tuning/undo-host.sh undoes them all.
 TEXT
 }
 
-CORES= BOOT=no UNIT=no USER_NAME=intervale
+CORES='' BOOT=no UNIT=no USER_NAME=intervale
 while [ $# -gt 0 ]; do
     case $1 in
     --apply) APPLY=yes ;;

@@ -52,6 +52,8 @@ give_back() {
     esac
 }
 
+# The names are numbers, the last change first.
+# shellcheck disable=SC2045
 for record in $(ls -r "$STATE" 2>/dev/null); do
     case $record in *.old) ;; *) continue ;; esac
     CHANGES=$((CHANGES + 1))

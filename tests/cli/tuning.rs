@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::support::{Dir, Ran};
 
 /// A host of four CPUs on which there is everything to do.
@@ -155,12 +157,44 @@ fn what_is_somebody_else_s_is_left_alone_and_wrong_use_refused() {
     assert!(script(&dir, "prepare-host.sh", "--help").ok().out.contains("--apply"));
 }
 
+/// Three rounds of four and of four runs, and those of the comparison at the end, if there was one:
+/// the record has them all, and what was said is what follows from them.
+fn recorded(record: &str, said: &str) {
+    let lines: Vec<Value> =
+        record.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    for name in ["command", "machine", "machine_cpus", "kernel", "version", "commit"] {
+        assert!(lines[0].get(name).is_some(), "{name}: {record}");
+    }
+    let runs: Vec<&Value> = lines.iter().filter(|line| line.get("ns").is_some()).collect();
+    assert!([24, 30].contains(&runs.len()), "{record}");
+    let of = |value: Option<&str>, from: usize| {
+        let setting = |run: &Value| run["settings"]["batch"].as_str().map(str::to_owned);
+        let runs = runs[..12].iter().filter(move |run| setting(run).as_deref() == value);
+        runs.map(|run| run["ns"].as_f64().unwrap()).nth(from).unwrap()
+    };
+    let changes = lines.iter().filter(|line| line["setting"] == "batch");
+    assert_eq!(changes.clone().count(), 3, "{record}");
+    for change in changes {
+        let value = change["value"].as_str().unwrap();
+        let mut ratios: Vec<f64> =
+            (0..3).map(|round| of(Some(value), round) / of(None, round) - 1.0).collect();
+        ratios.sort_by(f64::total_cmp);
+        let percent = change["change_percent"].as_f64().unwrap();
+        assert!((ratios[1] * 100.0 - percent).abs() < 0.06, "{change}: {ratios:?}");
+        let noise = change["noise_percent"].as_f64().unwrap();
+        assert!(((ratios[2] - ratios[0]) * 50.0 - noise).abs() < 0.06, "{change}: {ratios:?}");
+        assert!(said.contains(&format!("batch {value}: {percent:+.1} %")), "{change}: {said}");
+    }
+}
+
 #[test]
 fn tune_writes_a_profile_that_other_commands_take() {
     let dir = Dir::with_sample();
     let args = "--workload w2 --events 20000 --settings batch,idle --repeat 3";
-    let ran = dir.run(&format!("tune {args} --output t.toml")).ok();
+    let ran = dir.run(&format!("tune {args} --output t.toml --record runs.jsonl")).ok();
     assert_eq!(ran.out, "");
+    recorded(&dir.read("runs.jsonl"), &ran.err);
+    std::fs::remove_file(dir.path("runs.jsonl")).unwrap();
     for word in ["batch 32: ", "batch 64: ", "batch 128: ", "idle spin: ", "noise", "t.toml"] {
         assert!(ran.err.contains(word), "{word}: {}", ran.err);
     }
@@ -187,6 +221,40 @@ fn tune_writes_a_profile_that_other_commands_take() {
     let ran = dir.run(&format!("tune --workload w2 {args}")).ok();
     assert!(ran.out.contains("p99 latency of workload w2 at 2000 events/s"), "{}", ran.out);
     assert!(ran.err.contains("linger 5ms: "), "{}", ran.err);
+}
+
+/// What the table of tuning/README.md is made with.
+#[test]
+fn the_script_that_measures_writes_a_record_and_the_rows_of_a_table() {
+    let dir = Dir::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tuning/measure.sh");
+    let run = |args: &[&str]| {
+        let mut command = Command::new("sh");
+        command.arg(&script).args(args).current_dir(dir.path(""));
+        command.env("INTERVALE", env!("CARGO_BIN_EXE_intervale"));
+        command.envs([("EVENTS", "2000"), ("ROUNDS", "3"), ("DURATION", "150ms")]);
+        Ran::from(command.output().expect("a shell"))
+    };
+    let table = run(&["record.jsonl"]).ok().out;
+    let record = dir.read("record.jsonl");
+    let head: Value = serde_json::from_str(record.lines().next().unwrap()).expect("JSON");
+    for name in ["machine", "kernel", "rustc", "load", "commit", "command"] {
+        assert!(head[name].is_string(), "{name}: {head}");
+    }
+    for begin in [
+        "| time a row of a join of w1a as CSV | `idle` | default | spin ",
+        "| time an event of workload w2, 2000 events | `batch` | default | 32 ",
+        "| p99 latency of workload w2 at 20000 events/s for 150ms | `idle` | default | spin ",
+    ] {
+        assert!(table.lines().any(|line| line.starts_with(begin)), "{begin}: {table}");
+    }
+    // Each value that was tried is in the table once.
+    let changes = record.lines().filter(|line| line.contains("\"rounds\":3")).count();
+    assert!(changes > 30, "{record}");
+    assert_eq!(table.matches(" %)").count(), changes, "{table}");
+    assert_eq!(run(&["--table", "record.jsonl"]).ok().out, table);
+    run(&[]).fails(2, &["name the file for the record"]);
+    assert_eq!(dir.names(), ["record.jsonl"]);
 }
 
 #[test]

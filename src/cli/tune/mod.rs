@@ -3,10 +3,11 @@
 
 mod layouts;
 mod profile_text;
+mod record;
 mod search;
 mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -18,6 +19,7 @@ use crate::cli::{Console, Failure, os, out};
 use crate::sink::{OpenMode, Output};
 use crate::time::text::TimeSpan;
 use crate::workload::Workload;
+use record::Record;
 use search::{Search, Settings};
 use trial::Subject;
 
@@ -85,6 +87,9 @@ pub struct Args {
     /// Where the profile goes; - is standard output
     #[arg(long, value_name = "PATH", default_value = "-")]
     output: PathBuf,
+    /// Where every run and what each value came to goes, as lines of JSON
+    #[arg(long, value_name = "FILE.jsonl")]
+    record: Option<PathBuf>,
     /// Options of `intervale join`: the files to tune for
     #[arg(last = true, value_name = "JOIN OPTIONS")]
     join: Vec<String>,
@@ -117,12 +122,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let output = match args.output.to_str() {
         Some("-") => None,
-        _ => {
-            let opened = Output::open(&args.output, OpenMode::Replace);
-            let failed = |error| Failure::failed(format!("--output {error}"));
-            Some(opened.map_err(failed)?.0)
-        }
+        _ => Some(open("--output", &args.output)?),
     };
+    let record = args.record.as_deref().map(|path| open("--record", path)).transpose()?;
+    let mut runs = Record::new(&subject.what());
     os::catch_interrupts();
     let start = Instant::now();
     let mut is_first = true;
@@ -136,6 +139,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             ));
         }
         is_first = false;
+        runs.run(settings, figure);
         Ok(figure)
     };
     let mut search = Search {
@@ -145,12 +149,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         say: &mut |line| console.text(&format!("{line}\n")),
     };
     let found = search.run(&base, &space)?;
+    if let Some(record) = record {
+        write("--record", record, &runs.text(&found))?;
+    }
     let text = profile_text::text(&subject.what(), &found);
     match output {
         None => out(&text)?,
         Some(output) => {
-            let written = output.write(text.as_bytes(), 0).and_then(|()| output.commit());
-            written.map_err(|error| Failure::failed(format!("--output {error}")))?;
+            write("--output", output, &text)?;
             console.note(&format!(
                 "the profile is in {}; use it with --profile {}",
                 args.output.display(),
@@ -192,12 +198,23 @@ impl Args {
     }
 }
 
+fn open(option: &str, path: &Path) -> Result<Output, Failure> {
+    let opened = Output::open(path, OpenMode::Replace);
+    let (output, _) = opened.map_err(|error| Failure::failed(format!("{option} {error}")))?;
+    Ok(output)
+}
+
+fn write(option: &str, output: Output, text: &str) -> Result<(), Failure> {
+    let written = output.write(text.as_bytes(), 0).and_then(|()| output.commit());
+    written.map_err(|error| Failure::failed(format!("{option} {error}")))
+}
+
 fn wall(option: &str, span: TimeSpan) -> Result<Duration, Failure> {
     span.to_wall().map_err(|error| Failure::usage(format!("{option}: {error}")))
 }
 
 /// The path as `--profile` knows it for a file.
-fn with_folder(path: &std::path::Path) -> String {
+fn with_folder(path: &Path) -> String {
     let text = path.display().to_string();
     if text.contains(['/', '.']) { text } else { format!("./{text}") }
 }

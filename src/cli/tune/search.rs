@@ -58,6 +58,18 @@ pub(super) struct Change {
     pub(super) best: bool,
 }
 
+impl Change {
+    /// In a word; none where another value is better still.
+    pub(super) fn verdict(&self) -> Option<&'static str> {
+        match self.best {
+            true => Some("better"),
+            false if self.ratio.abs() <= self.noise.max(GAIN_MIN) => Some("no difference"),
+            false if self.ratio > 0.0 => Some("worse"),
+            false => None,
+        }
+    }
+}
+
 /// What was found for a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tried {
@@ -199,7 +211,7 @@ fn judge(values: &[String], rounds: &[Vec<f64>]) -> Vec<Change> {
         let ratios: Vec<f64> =
             rounds.iter().map(|round| round[index + 1] / round[0] - 1.0).collect();
         let ratio = median(ratios.clone());
-        let noise = MAD_TO_SIGMA * median(ratios.iter().map(|r| (r - ratio).abs()).collect());
+        let noise = noise(&ratios, ratio);
         Change { value: value.clone(), ratio, noise, best: false }
     };
     let mut changes: Vec<Change> = values.iter().enumerate().map(change).collect();
@@ -211,16 +223,23 @@ fn judge(values: &[String], rounds: &[Vec<f64>]) -> Vec<Change> {
     changes
 }
 
+/// Of so few rounds two lie near each other by chance.
+const ROUNDS_FEW: usize = 5;
+
+/// How far rounds lie from their median.
+fn noise(ratios: &[f64], ratio: f64) -> f64 {
+    let (least, most) =
+        ratios.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), &r| (l.min(r), m.max(r)));
+    match ratios.len() < ROUNDS_FEW {
+        true => (most - least) / 2.0,
+        false => MAD_TO_SIGMA * median(ratios.iter().map(|r| (r - ratio).abs()).collect()),
+    }
+}
+
 /// A change in words.
 pub(super) fn describe(change: &Change, stood: &str) -> String {
-    let Change { value, ratio, noise, best } = change;
-    let verdict = match best {
-        true => ", better",
-        false if ratio.abs() <= noise.max(GAIN_MIN) => ", no difference",
-        false if *ratio > 0.0 => ", worse",
-        // Another value is better still.
-        false => "",
-    };
+    let Change { value, ratio, noise, .. } = change;
+    let verdict = change.verdict().map_or(String::new(), |verdict| format!(", {verdict}"));
     let (ratio, noise) = (ratio * 100.0, noise * 100.0);
     format!("{value}: {ratio:+.1} % against {stood} (noise {noise:.1} %){verdict}")
 }
@@ -273,6 +292,19 @@ mod tests {
         assert!(together.best && (together.ratio + 0.3).abs() < 0.03, "{together:?}");
         assert_eq!(runs, 5 * (3 + 2 + 2 + 2));
         assert!(found.tried[0].changes[0].ratio < -0.02 && !found.tried[0].changes[0].best);
+    }
+
+    #[test]
+    fn two_rounds_that_agree_by_chance_are_not_sure() {
+        let change = |rounds: &[[f64; 2]]| {
+            let rounds: Vec<Vec<f64>> = rounds.iter().map(|round| round.to_vec()).collect();
+            judge(&["64".to_owned()], &rounds).remove(0)
+        };
+        let few = change(&[[100.0, 50.0], [100.0, 50.0], [100.0, 190.0]]);
+        assert!((few.noise - 0.7).abs() < 1e-9 && !few.best, "{few:?}");
+        assert!(change(&[[100.0, 50.0], [100.0, 51.0], [100.0, 49.0]]).best);
+        let many = [[100.0, 50.0], [100.0, 50.0], [100.0, 50.0], [100.0, 50.0], [100.0, 190.0]];
+        assert!(change(&many).best, "one of five is an outlier");
     }
 
     #[test]
