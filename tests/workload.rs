@@ -3,8 +3,8 @@
 use intervale::event::Side;
 use intervale::workload::random::mix;
 use intervale::workload::{
-    Arrivals, Burst, Events, FINE_TICKS, KeyRule, SEED_MEASURED, START_MS, SideEvents, Workload,
-    sort_merge, truth,
+    Arrivals, Burst, Events, FINE_TICKS, KeyRule, LateEvents, SEED_MEASURED, START_MS, SideEvents,
+    Workload, sort_merge, truth,
 };
 
 fn workload(name: &str) -> Workload {
@@ -48,6 +48,26 @@ fn arrival_order_is_that_of_a_plain_sort() {
     }
 }
 
+/// At every size, as long as there is room: the first events that can be late, and all of them.
+#[test]
+fn the_share_of_late_events_is_right_however_few_there_are() {
+    let workload =
+        Workload { late_ppm: 50_000, disorder_ms: 10, right_delay_ms: 301, ..Workload::FREE };
+    for side in Side::BOTH {
+        for count in [10, 40, 60, 101, 350, 1_000, 9_999] {
+            let LateEvents { wanted, possible } = LateEvents::of(&workload, side, 5, count);
+            assert_eq!(wanted, (count * 50_000 + 500_000) / 1_000_000);
+            assert_eq!(late_count(workload, side, count), wanted.min(possible), "{count}");
+            // As many as there is room for.
+            let all = Workload { late_ppm: 1_000_000, ..workload };
+            assert_eq!(late_count(all, side, count), possible, "{count} {}", side.name());
+            let all: Vec<_> = Arrivals::new(all, side, 5, count).map(|event| event.id).collect();
+            assert_eq!(all.len() as u64, count, "none is lost");
+        }
+        assert_eq!(LateEvents::of(&workload, Side::Left, 5, 1_000).possible, 988);
+    }
+}
+
 /// How many events of a side come behind the watermark that trails by the disorder.
 fn late_count(workload: Workload, side: Side, count: u64) -> u64 {
     let disorder = workload.disorder_ticks();
@@ -76,9 +96,15 @@ fn only_the_share_that_was_asked_for_is_late() {
                 };
                 let about = format!("{workload:?} {}", side.name());
                 assert_eq!(late_count(workload, side, 20_000), 0, "{about}");
-                let late = late_count(Workload { late_ppm: 100_000, ..workload }, side, 20_000);
-                // 1 in 10, and 8 standard deviations.
-                assert!((1_660..2_340).contains(&late), "{late} of {about}");
+                for (count, late_ppm, expected) in [
+                    (20_000, 100_000, 2_000),
+                    (50_000, 20_010, 1_001),
+                    (20_000, 300_000, 6_000),
+                    (30_001, 33, 1),
+                ] {
+                    let workload = Workload { late_ppm, ..workload };
+                    assert_eq!(late_count(workload, side, count), expected, "{about} {count}");
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::cli::choices::Format;
 use crate::cli::console::check_stdout_or;
 use crate::cli::join::check_distinct;
 use crate::cli::number::whole;
-use crate::cli::shape::{ShapeArgs, burst, event_rate};
+use crate::cli::shape::{ShapeArgs, burst, check_late, event_rate};
 use crate::cli::text::show_count;
 use crate::cli::{Console, Failure, StopSignal, os};
 use crate::event::Side;
@@ -27,7 +27,9 @@ Examples:
 
 Columns: key, ts (milliseconds since 1970), id, and payload if asked for. Rows are in arrival order,
 up to --disorder late (5s, if not given): join them with --out-of-orderness 5s. The same seed and
-options give the same bytes.";
+options give the same bytes. Late rows of --late-share are late by their own side's watermark, so
+exactly so many are in a join with --deterministic; without it, where the watermark is that of both
+sides and moves every few hundred rows, fewer may be.";
 
 /// Options of `intervale gen`.
 #[derive(Debug, clap::Args)]
@@ -90,15 +92,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             args.events
         )));
     }
-    if args.left == args.right {
-        return Err(Failure::usage("--left and --right name the same file; give two"));
-    }
     if let (Some(left), Some(right)) = (&args.left, &args.right) {
         check_distinct(&[("--left", left), ("--right", right)], &[])?;
     }
     let events_per_side = args.events / 2;
     let shape = args.shape.shape(args.rate, args.burst);
     let workload = shape.of(args.workload, events_per_side)?;
+    check_late(&workload, args.seed, events_per_side)?;
     os::catch_interrupts();
     if let KeyRule::Zipf(shape) = workload.keys
         && shape.keys >= LARGE_TABLE_KEYS
@@ -167,7 +167,7 @@ impl Args {
     fn format_of(&self, side: Side, path: &Path) -> Result<Format, Failure> {
         match self.output_format.or_else(|| Format::by_ending(path)) {
             Some(format) => Ok(format),
-            None if path == Path::new("-") => Ok(Format::Csv),
+            None if path == Path::new("-") || is_no_file(path) => Ok(Format::Csv),
             None => Err(Failure::usage(format!(
                 "--{} {}: the name does not say the format; \
                  end it in .csv, .tsv or .jsonl, or add --output-format",
@@ -176,6 +176,12 @@ impl Args {
             ))),
         }
     }
+}
+
+/// Whether a path is a device or a pipe, whose name says nothing: `/dev/null`, to see how long it
+/// takes to make rows.
+fn is_no_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 
 /// One side's file.

@@ -6,7 +6,7 @@ use crate::cli::number::whole;
 use crate::event::Side;
 use crate::time::text::{TimeSpan, TimeUnit};
 use crate::workload::random::ZipfShape;
-use crate::workload::{Burst, KeyRule, Workload};
+use crate::workload::{Burst, KeyRule, LateEvents, Workload};
 
 /// The options that `gen` and `load` have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
@@ -24,7 +24,8 @@ pub(super) struct ShapeArgs {
     /// with --out-of-orderness
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) disorder: Option<TimeSpan>,
-    /// This share of the events arrives later than that, and is late: 0.01 or 1%
+    /// This share of each side's events, to the nearest whole number, arrives later than that, and
+    /// is late: 0.01 or 1%
     #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     pub(super) late_share: Option<Share>,
     /// Bytes of a payload beside the id
@@ -175,6 +176,31 @@ fn check_memory(workload: &Workload, events_per_side: u64) -> Result<(), Failure
              allowed; give a lower rate, or a shorter --delay and --disorder",
             workload.rate
         )));
+    }
+    Ok(())
+}
+
+/// Refuses a share of late events that so few cannot have.
+///
+/// # Errors
+/// [`Failure::Usage`] says how many there can be.
+pub(super) fn check_late(
+    workload: &Workload,
+    seed: u64,
+    events_per_side: u64,
+) -> Result<(), Failure> {
+    for side in Side::BOTH {
+        let LateEvents { wanted, possible } = LateEvents::of(workload, side, seed, events_per_side);
+        if wanted > possible {
+            return Err(Failure::usage(format!(
+                "--late-share: {wanted} of {events_per_side} {} events are to be late, and \
+                 {possible} can be: the watermark trails by {} ms (--disorder), and others have to \
+                 move it past an event before that comes; give a smaller share, a shorter \
+                 --disorder, or more events",
+                side.name(),
+                workload.disorder_ms
+            )));
+        }
     }
     Ok(())
 }

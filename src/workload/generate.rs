@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::event::Side;
+use crate::workload::late::LateDraw;
 use crate::workload::random::{Zipf, ZipfShape, below, rand};
-use crate::workload::{KeyRule, START_MS, Workload};
+use crate::workload::{DRAW_KEY, KeyRule, START_MS, Workload};
 
 /// One event of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Arrivals {
     slots: Vec<Vec<WorkloadEvent>>,
     /// One bit a slot: whether it holds events.
     occupied: Vec<u64>,
+    /// The largest time that has come out, where there are late events.
+    max_ts: i64,
 }
 
 impl Arrivals {
@@ -47,7 +50,7 @@ impl Arrivals {
     pub fn new(workload: Workload, side: Side, seed: u64, event_count: u64) -> Arrivals {
         let slot_count = workload.arrival_span_ms(side).next_power_of_two() as usize;
         Arrivals {
-            maker: Maker::new(workload, side, seed),
+            maker: Maker::new(workload, side, seed, event_count),
             event_count,
             next: 0,
             now_ms: 0,
@@ -55,6 +58,7 @@ impl Arrivals {
             pending: 0,
             slots: vec![Vec::new(); slot_count],
             occupied: vec![0; slot_count.div_ceil(64)],
+            max_ts: i64::MIN,
         }
     }
 
@@ -72,12 +76,37 @@ impl Arrivals {
         let mask = self.slots.len() - 1;
         while self.next < self.event_count && self.turn_ms(self.next) <= self.now_ms {
             let (event, arrival_ms) = self.maker.event(self.next);
-            let slot = arrival_ms as usize & mask;
-            self.slots[slot].push(event);
-            self.occupied[slot / 64] |= 1 << (slot % 64);
+            self.drop_into(arrival_ms as usize & mask, event);
             self.next += 1;
             self.pending += 1;
         }
+    }
+
+    #[inline]
+    fn drop_into(&mut self, slot: usize, event: WorkloadEvent) {
+        self.slots[slot].push(event);
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// Whether an event that arrives is one that is to be late and is not yet: then it goes to a
+    /// later slot. Those on time do not wait, so the watermark passes it in the end.
+    fn puts_off(&mut self, event: WorkloadEvent) -> bool {
+        let workload = &self.maker.workload;
+        if workload.late_ppm == 0 {
+            return false;
+        }
+        let trail = workload.disorder_ticks();
+        let arrival = START_MS.saturating_add_unsigned(self.now_ms);
+        let happened = event.ts.div_euclid(workload.ticks_per_ms);
+        let is_chosen = arrival - happened >= workload.late_by_min_ms() as i64;
+        if is_chosen && event.ts >= self.max_ts.saturating_sub(trail) {
+            // Less than the ring is long.
+            let slot = (self.now_ms + workload.gap_ms()) as usize & (self.slots.len() - 1);
+            self.drop_into(slot, event);
+            return true;
+        }
+        self.max_ts = self.max_ts.max(event.ts);
+        false
     }
 
     /// Moves on to the next millisecond at which an event arrives or has its turn. There is one.
@@ -119,6 +148,9 @@ impl Iterator for Arrivals {
             let slot = self.now_ms as usize & (self.slots.len() - 1);
             if let Some(&event) = self.slots[slot].get(self.cursor) {
                 self.cursor += 1;
+                if self.puts_off(event) {
+                    continue;
+                }
                 self.pending -= 1;
                 return Some(event);
             }
@@ -143,26 +175,26 @@ struct Maker {
     side: Side,
     side_seed: u64,
     zipf: Option<Arc<Zipf>>,
+    late: Option<LateDraw>,
 }
 
-/// Of the four random numbers of event `i`: which draws what.
-const DRAW_KEY: u64 = 0;
+/// Of the four random numbers of event `i`: which draws by how much it arrives after its time.
 const DRAW_DISORDER: u64 = 1;
-const DRAW_LATE: u64 = 2;
-const DRAW_DELAY: u64 = 3;
 
 impl Maker {
-    fn new(workload: Workload, side: Side, seed: u64) -> Maker {
+    fn new(workload: Workload, side: Side, seed: u64, event_count: u64) -> Maker {
         let zipf = match workload.keys {
             KeyRule::Zipf(shape) => Some(Zipf::shared(shape)),
             _ => None,
         };
-        Maker { workload, side, side_seed: Workload::side_seed(seed, side), zipf }
+        let late = LateDraw::new(&workload, side, seed, event_count);
+        Maker { workload, side, side_seed: Workload::side_seed(seed, side), zipf, late }
     }
 
-    /// Event `i`, and when it arrives: milliseconds from [`START_MS`].
+    /// Event `i`, and when it arrives: milliseconds from [`START_MS`]. To be asked for in the order
+    /// of numbers.
     #[inline]
-    fn event(&self, i: u64) -> (WorkloadEvent, u64) {
+    fn event(&mut self, i: u64) -> (WorkloadEvent, u64) {
         let workload = &self.workload;
         let draw = |which| rand(self.side_seed, i.wrapping_mul(4).wrapping_add(which));
         let key = match (workload.keys, &self.zipf) {
@@ -172,15 +204,8 @@ impl Maker {
                 below(draw(DRAW_KEY), count)
             }
         };
-        let delay_ms = match (self.side, workload.keys) {
-            (Side::Left, _) => 0,
-            // The number that unique keys do not need, as workloads define it.
-            (Side::Right, KeyRule::Unique) => below(draw(DRAW_KEY), workload.right_delay_ms),
-            (Side::Right, _) => below(draw(DRAW_DELAY), workload.right_delay_ms),
-        };
-        let offset_ms = workload.turn_ms(i) + delay_ms;
-        let is_late = workload.late_ppm > 0
-            && below(draw(DRAW_LATE), 1_000_000) < u64::from(workload.late_ppm);
+        let offset_ms = workload.offset_ms(self.side, self.side_seed, i);
+        let is_late = self.late.as_mut().is_some_and(|late| late.is_late(i, offset_ms));
         let late_by = if is_late {
             let least = workload.late_by_min_ms();
             least + below(draw(DRAW_DISORDER), least)

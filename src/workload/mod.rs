@@ -13,6 +13,7 @@ mod engine_run;
 mod events;
 mod form;
 mod generate;
+mod late;
 mod layout;
 pub mod load;
 mod measure;
@@ -33,6 +34,7 @@ pub use engine_run::{EngineRun, EngineSetup, run_engine};
 pub use events::{Events, SideEvents, Steps, Watermarks};
 pub use form::{Direction, Form, half_of_pairs};
 pub use generate::{Arrivals, WorkloadEvent};
+pub use late::LateEvents;
 pub use layout::LayoutHints;
 pub use measure::{MAD_TO_SIGMA, Measured, StateSize, StepClock, StepTimes, median};
 pub use naive::NaiveJoin;
@@ -49,7 +51,7 @@ use crate::join::{JoinKind, JoinSpec, JoinSpecBuilder};
 use crate::limits::Limits;
 use crate::time::{Bound, Lateness};
 
-use random::{ZipfShape, mix};
+use random::{ZipfShape, below, mix, rand};
 
 /// The time of the first event, in milliseconds since the epoch.
 pub const START_MS: i64 = 1_700_000_000_000;
@@ -103,7 +105,8 @@ pub struct Workload {
     /// Events arrive less than this many milliseconds after their time (at their time, if 0), and
     /// watermarks trail by as much.
     pub disorder_ms: u64,
-    /// So many in a million events arrive later than that, behind the watermark.
+    /// So many in a million events of a side arrive later than that, behind the side's watermark;
+    /// exactly so many, of however few, where so many can: see [`LateEvents`].
     pub late_ppm: u32,
     /// Bursts, if events do not come evenly.
     pub burst: Option<Burst>,
@@ -112,6 +115,11 @@ pub struct Workload {
     /// Ticks of event times a millisecond: 1, or [`FINE_TICKS`].
     pub ticks_per_ms: i64,
 }
+
+/// Of the four random numbers of event `i`: which draws its key.
+const DRAW_KEY: u64 = 0;
+/// Which draws by how much it happens after its turn.
+const DRAW_DELAY: u64 = 3;
 
 /// Ticks a millisecond of a workload whose events of one key all have times of their own; see
 /// [`Workload::fine`].
@@ -255,6 +263,27 @@ impl Workload {
         }
     }
 
+    /// Events of a side happen less than so many milliseconds after their turn; at least 1.
+    fn delay_span_ms(&self, side: Side) -> u64 {
+        match side {
+            Side::Left => 1,
+            Side::Right => self.right_delay_ms.max(1),
+        }
+    }
+
+    /// Milliseconds from [`START_MS`] to the time of event `i`.
+    #[inline]
+    fn offset_ms(&self, side: Side, side_seed: u64, i: u64) -> u64 {
+        let draw = |which| rand(side_seed, i.wrapping_mul(4).wrapping_add(which));
+        let delay_ms = match (side, self.keys) {
+            (Side::Left, _) => 0,
+            // The number that unique keys do not need, as workloads define it.
+            (Side::Right, KeyRule::Unique) => below(draw(DRAW_KEY), self.right_delay_ms),
+            (Side::Right, _) => below(draw(DRAW_DELAY), self.right_delay_ms),
+        };
+        self.turn_ms(i) + delay_ms
+    }
+
     /// A time that is long enough for events to have followed, in milliseconds.
     fn gap_ms(&self) -> u64 {
         1_000 + 2_000 / self.rate + self.burst.map_or(0, |burst| burst.period_ms)
@@ -263,10 +292,7 @@ impl Workload {
     /// Events of a side arrive less than this many milliseconds after their turn: those that come
     /// at that rate in that time are what [`Arrivals`] holds.
     pub fn arrival_span_ms(&self, side: Side) -> u64 {
-        let delay_ms = match side {
-            Side::Left => 1,
-            Side::Right => self.right_delay_ms.max(1),
-        };
+        let delay_ms = self.delay_span_ms(side);
         let late_ms = match self.late_ppm {
             0 => self.disorder_ms.max(1),
             _ => 2 * self.late_by_min_ms(),
@@ -275,7 +301,7 @@ impl Workload {
     }
 
     /// Late events arrive at least so many milliseconds after their time: by then the watermark has
-    /// passed them.
+    /// passed them, or they wait until it has.
     fn late_by_min_ms(&self) -> u64 {
         2 * self.disorder_ms + self.gap_ms()
     }

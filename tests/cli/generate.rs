@@ -79,31 +79,51 @@ fn payload_is_a_column_of_that_length_in_every_format() {
 #[test]
 fn the_share_that_was_asked_for_is_late_in_a_join() {
     let dir = Dir::new();
-    let late = |share: &str| {
+    let late = |events: u32, share: &str| {
         let options = format!("--keys 50 --disorder 200ms --delay 100ms --late-share {share}");
-        dir.run(&format!("gen --events 40000 --left l.csv --right r.csv {options}")).ok();
+        dir.run(&format!("gen --events {events} --left l.csv --right r.csv {options}")).ok();
         let (_, report) = dir.join(
             "--left l.csv --right r.csv --on key --left-time ts --right-time ts --between 0..1s \
              --out-of-orderness 200ms --deterministic --output out.csv",
         );
         [number(&report, "left_late"), number(&report, "right_late")]
     };
-    assert_eq!(late("0"), [0, 0]);
-    for side in late("2%") {
-        // 400 of 20,000, and five standard deviations.
-        assert!((300..500).contains(&side), "{side}");
-    }
+    assert_eq!(late(40_000, "0"), [0, 0]);
+    assert_eq!(late(40_000, "2%"), [400, 400]);
+    assert_eq!(late(1_000, "2%"), [10, 10]);
+    assert_eq!(late(500, "0.004"), [1, 1]);
+    // The watermark trails by 200 events, so nobody can come behind it.
+    let told = "2 of 100 left events are to be late, and 0 can be";
+    let options = "--disorder 200ms --late-share 2% --left s.csv";
+    dir.run(&format!("gen --events 200 {options}"))
+        .fails(2, &["--late-share", told, "more events"]);
+    let options = "--workload free --rate 1e4 --duration 10ms --late-share 50%";
+    dir.run(&format!("load {options}")).fails(2, &["--late-share", "give a smaller share"]);
+    assert!(!dir.names().contains(&"s.csv".to_owned()), "{:?}", dir.names());
 }
 
 #[test]
 fn the_same_seed_and_options_give_the_same_bytes() {
     let dir = Dir::new();
-    let all = "--keys 300 --skew 0.8 --rate 500 --delay 2s --disorder 1s --late-share 0.05 \
+    let all = "--keys 300 --skew 0.8 --rate 500 --delay 2s --disorder 100ms --late-share 0.05 \
                --payload 9 --burst 3s,4";
     let run =
         |seed: u64| dir.run(&format!("gen --left - --events 2000 --seed {seed} {all}")).ok().out;
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
+}
+
+/// To see how long it takes to make rows; a device has no name that could say a format.
+#[test]
+fn rows_may_go_nowhere_and_one_file_cannot_hold_both_sides() {
+    let dir = Dir::new();
+    dir.run("gen --events 2000 --left /dev/null --right /dev/null").ok();
+    for same in ["--left a.csv --right a.csv", "--left a.csv --right ./a.csv"] {
+        dir.run(&format!("gen --events 2000 {same}")).fails(2, &["--right", "the same file"]);
+    }
+    dir.run("gen --events 2000 --left - --right -").fails(2, &["both standard output"]);
+    dir.run("gen --events 2000 --left rows").fails(2, &["--output-format"]);
+    assert!(dir.names().is_empty(), "{:?}", dir.names());
 }
 
 #[test]

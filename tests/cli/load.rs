@@ -137,18 +137,23 @@ fn the_highest_rate_is_looked_for() {
     let dir = Dir::new();
     let args = "--duration 60ms --warm-up 0 --rate 2e4 --find-max --plot max.svg";
     // A bound that every rate breaks: the search ends soon, and not well.
-    let told = "no rate meets the bound of 1 ns on p99: the lowest tried was 625 events/s";
+    let told = "no rate meets the bound of 1 ns on p99: the lowest with pairs enough was ";
     let none = dir.run(&format!("{SMALL} {args} --slo 1ns")).fails(1, &["--find-max", told]);
     let none: Vec<Value> =
         none.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let last = none.last().unwrap();
     assert_eq!((&last["max_rate"], number(last, "slo_ns")), (&Value::Null, 1));
-    assert_eq!(last["lowest_rate"], 625.0);
-    // 20,000 events a second, halved five times, each tried twice.
-    assert_eq!(none.len(), 2 * 6 + 1);
-    assert!(none[..12].iter().all(|row| row["meets_bound"] == false), "{none:?}");
-    let tries: Vec<u64> = none[..12].iter().map(|row| number(row, "try")).collect();
-    assert_eq!(tries, [1, 2].repeat(6));
+    // 20,000 events a second, a quarter of it, and those of which 100 are due in 60 ms, twice each.
+    let tried: Vec<f64> =
+        none[..6].iter().map(|row| row["offered_rate"].as_f64().unwrap()).collect();
+    assert_eq!(tried, [2e4, 2e4, 5e3, 5e3, 1667.0, 1667.0]);
+    assert_eq!(none.len(), 6 + 1);
+    let enough = |row: &&Value| number(row, "pairs_measured") >= 100;
+    let lowest = none[..6].iter().rfind(enough).expect("one that has pairs");
+    assert_eq!(last["lowest_rate"], lowest["offered_rate"]);
+    assert!(none[..6].iter().all(|row| row["meets_bound"] == false), "{none:?}");
+    let tries: Vec<u64> = none[..6].iter().map(|row| number(row, "try")).collect();
+    assert_eq!(tries, [1, 2].repeat(3));
     assert!(dir.read("max.svg").contains("bound on p99"), "the figures are drawn all the same");
     let found = rows(&dir, &format!("{args} --slo 10s"));
     let best = found.last().unwrap()["max_rate"].as_f64().expect("a rate");

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use crate::cli::bench::report::{Row, SWEPT, table, varies};
+use crate::cli::bench::report::{Row, SWEPT, figures, varies};
 use crate::cli::machine;
 use crate::cli::plot::{AxisText, Chart, Form, Page, Part, Point, Scale, Series};
+use crate::cli::text::show_count;
 
 /// What can stand along the axis, if it was swept: the first that was. All but the skew are counts.
 const ACROSS: [(&str, &str); 7] = [
@@ -26,7 +27,7 @@ pub(super) fn plots(rows: &[Row], stopped: Option<&str>) -> (Chart, Page) {
     let facts = facts(rows);
     let mut parts: Vec<Part> =
         stopped.map(|told| Part::Verdict(told.to_owned(), false)).into_iter().collect();
-    parts.extend([Part::Chart(Box::new(chart(rows))), Part::Text(table(rows))]);
+    parts.extend([Part::Chart(Box::new(chart(rows))), Part::Table(figures(rows))]);
     parts.extend([Part::Heading("What was run".to_owned()), Part::List(facts.clone())]);
     let mut alone = chart(rows);
     alone.caption = stopped.map(str::to_owned).into_iter().chain(facts).collect();
@@ -37,20 +38,41 @@ pub(super) fn plots(rows: &[Row], stopped: Option<&str>) -> (Chart, Page) {
 /// What somebody else needs to run it again.
 fn facts(rows: &[Row]) -> Vec<String> {
     let mut facts = machine::facts();
-    let values = |name: &str| {
-        let mut values: Vec<String> = Vec::new();
-        for value in rows.iter().map(|row| row.text(name)).filter(|value| !value.is_empty()) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        values.join(", ")
-    };
-    let named = ["seed", "runtime", "simd", "repeat"].map(|name| (name, values(name)));
+    let named = ["seed", "runtime", "simd", "repeat"].map(|name| (name, values(rows, name)));
     let named = named.into_iter().filter(|(_, value)| !value.is_empty());
     facts.push(named.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join("; "));
-    facts.push(format!("pairs compared with: {}", values("checked_against")));
+    facts.push(format!("pairs compared with: {}", values(rows, "checked_against")));
     facts
+}
+
+/// All values of a field, each once.
+fn values(rows: &[Row], name: &str) -> String {
+    let mut values: Vec<String> = Vec::new();
+    for value in rows.iter().map(|row| row.text(name)).filter(|value| !value.is_empty()) {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values.join(", ")
+}
+
+fn title(rows: &[Row]) -> String {
+    let events = rows.first().and_then(|row| row.number("events")).unwrap_or_default();
+    let [workload, api, repeat] = ["workload", "api", "repeat"].map(|name| values(rows, name));
+    let events = show_count(events as u64);
+    format!("CPU time an event: {workload}; {api}; {events} events; best of {repeat}")
+}
+
+/// Values that were swept are ticks, if they are few.
+const TICKS_MAX: usize = 12;
+
+/// Where ticks stand: at the values that were measured, if they are few.
+fn ticks(series: &[Series], is_swept: bool) -> Vec<f64> {
+    let mut values: Vec<f64> =
+        series.iter().flat_map(|series| &series.points).map(|point| point.x).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    if is_swept && values.len() > TICKS_MAX { Vec::new() } else { values }
 }
 
 /// CPU time an event over what was swept, a line for each of the rest; where nothing with numbers
@@ -66,11 +88,10 @@ fn chart(rows: &[Row]) -> Chart {
     let show: fn(f64) -> String = match across {
         // Ticks are sums of steps that are not exact, such as 0.2.
         Some(("skew", _)) => |value| format!("{}", (value * 1e6).round() / 1e6),
-        _ => |value| if value.fract() == 0.0 { value.to_string() } else { String::new() },
+        _ => |value| if value.fract() == 0.0 { show_count(value as u64) } else { String::new() },
     };
-    let events = rows.first().map(|row| row.text("events")).unwrap_or_default();
     Chart {
-        title: format!("CPU time an event, {events} events, best of the repeats"),
+        title: title(rows),
         x: AxisText {
             label: across.map_or("configuration, by its number", |(_, label)| label).to_owned(),
             scale: match across {
@@ -78,11 +99,13 @@ fn chart(rows: &[Row]) -> Chart {
                 // Numbers of rows are no quantity.
                 None => Scale::Linear,
             },
+            ticks: ticks(&series, across.is_some()),
             show,
         },
         y: AxisText {
-            label: "ns an event".to_owned(),
+            label: "CPU ns an event".to_owned(),
             scale: Scale::FromZero,
+            ticks: Vec::new(),
             // Of a few ns, ticks are parts of one.
             show: |value| format!("{}", (value * 1e3).round() / 1e3),
         },

@@ -292,7 +292,19 @@ pub(super) fn varies(rows: &[Row], name: &str) -> bool {
 
 /// Nanoseconds are an event's, microseconds a step's; median and spread are those of the CPU time.
 pub(super) fn table(rows: &[Row]) -> String {
-    let Some(first) = rows.first() else { return String::new() };
+    let (columns, texts) = columns(rows);
+    lines(&columns, texts)
+}
+
+/// The same, a line a row, under a head.
+pub(super) fn figures(rows: &[Row]) -> Vec<Vec<String>> {
+    let (columns, _) = columns(rows);
+    let line = |line: usize| columns.iter().map(|cells| cells[line].clone()).collect();
+    (0..columns.first().map_or(0, Vec::len)).map(line).collect()
+}
+
+/// The columns of the table, each with its heading, and how many of them are text.
+fn columns(rows: &[Row]) -> (Vec<Vec<String>>, usize) {
     let has = |name: &str| match name {
         _ if SOME.contains(&name) => rows.iter().any(|row| row.number(name) > Some(0.0)),
         // One repeat has none, which is worth a look.
@@ -324,11 +336,11 @@ pub(super) fn table(rows: &[Row]) -> String {
                 .push(std::iter::once(heading.to_owned()).chain(rows.iter().map(cell)).collect());
         }
     }
-    if !first.get("verdict").is_null() {
+    if rows.iter().any(|row| !row.get("verdict").is_null()) {
         let cells = rows.iter().map(verdict);
         columns.push(std::iter::once("verdict".to_owned()).chain(cells).collect());
     }
-    lines(&columns, texts)
+    (columns, texts)
 }
 
 /// What is to be said where pairs were compared with nothing but themselves.
@@ -382,7 +394,7 @@ fn lines(columns: &[Vec<String>], texts: usize) -> String {
     let widths: Vec<usize> =
         columns.iter().map(|cells| cells.iter().map(String::len).max().unwrap_or(0)).collect();
     let mut text = String::new();
-    for line in 0..columns[0].len() {
+    for line in 0..columns.first().map_or(0, Vec::len) {
         let mut written = String::new();
         for (column, (cells, &width)) in columns.iter().zip(&widths).enumerate() {
             let cell = &cells[line];

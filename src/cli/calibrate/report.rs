@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::cli::Failure;
 use crate::cli::calibrate::measure::{Measured, quantile, shortest};
 use crate::cli::join::show_size;
+use crate::cli::machine;
 use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
 use crate::cli::text::{columns_right, show_count};
 use crate::event::Side;
@@ -207,12 +208,14 @@ impl Suggestions {
             x: AxisText {
                 label: "right.time - left.time, seconds".to_owned(),
                 scale: Scale::Linear,
+                ticks: Vec::new(),
                 show: |value| ((value * 1e6).round() / 1e6).to_string(),
             },
             y: AxisText {
                 label: "left rows".to_owned(),
-                scale: Scale::Linear,
-                show: |value| format!("{value:.0}"),
+                scale: Scale::FromZero,
+                ticks: Vec::new(),
+                show: |value| show_count(value.max(0.0).round() as u64),
             },
             series: vec![Series {
                 name: "left rows".to_owned(),
@@ -221,7 +224,7 @@ impl Suggestions {
             }],
             bounds: Vec::new(),
             marks,
-            caption: Vec::new(),
+            caption: machine::facts(),
         }
     }
 }

@@ -39,8 +39,10 @@ Pairs and checksum of a load of up to 2 million events (of any with --check) tha
 are compared with an offline join of the same events; a join that finds other pairs ends with exit
 status 1. Percentiles are of the pairs measured: those that were due after the warm-up.
 
---find-max halves the rate until one is good; where 1,000 events a second (or a tenth of --rate) are
-not, it ends with exit status 1 and says what p99 was there.
+--find-max begins at 100,000 events a second, or at --rate. Where that is too much it takes a
+quarter each time until a rate is good, down to the one that has 100 events to measure in --duration
+(11 a second in 10s); if that is not good either, it ends with exit status 1 and says what p99 was
+there. A p99 of fewer than 100 pairs is none, so such a rate is not good.
 
 A soak is `--soak --duration 1h`: events are made while it runs, and memory, state and latency are
 looked at from time to time. It says what grows over the second half; exit status 1 if memory or

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::cli::console::check_stdout;
 use crate::cli::join::{memory_bytes, show_size};
+use crate::cli::shape::check_late;
 use crate::cli::text::{show_ns, show_rate, show_span};
 use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
 use crate::workload::Events;
@@ -26,6 +27,11 @@ use report::Row;
 
 /// A load that takes so long is announced on a terminal.
 const LONG: Duration = Duration::from_secs(5);
+/// A search tries no rate at which fewer events are due after the warm-up: there are too few pairs
+/// for a percentile.
+const EVENTS_MIN: f64 = 100.0;
+/// A p99 of fewer pairs is none.
+const PAIRS_MIN: u64 = 100;
 /// Bytes that an event takes before it is pushed.
 const EVENT_BYTES: u64 = 20;
 
@@ -60,6 +66,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Prints the figures, but for those that were printed as they came.
 fn show(args: &Args, rows: &mut [Row], max: Option<Max>) -> Result<(), Failure> {
+    // Of each sort the first one was said as it came.
+    warnings::of_others(rows).iter().for_each(|warning| Console::stderr().warning(warning));
     // Scenarios stay in their order.
     let order: Vec<Scenario> = rows.iter().map(|row| row.plan.scenario).collect();
     let place = |row: &Row| order.iter().position(|scenario| *scenario == row.plan.scenario);
@@ -76,8 +84,10 @@ fn show(args: &Args, rows: &mut [Row], max: Option<Max>) -> Result<(), Failure> 
 struct Max {
     rate: Option<f64>,
     slo_ns: u64,
-    /// The lowest rate that was tried, and its p99, if it had pairs.
+    /// The lowest rate that was tried and had pairs enough, and its p99, if it had pairs at all.
     lowest: Option<(f64, Option<u64>)>,
+    /// And of how many pairs that is.
+    lowest_pairs: u64,
     /// It was stopped: this is the highest good rate so far.
     stopped: bool,
 }
@@ -118,12 +128,17 @@ fn max_text(max: Max) -> String {
                 let p99 = p99_ns.map_or("no pair was measured".to_owned(), |ns| {
                     format!("p99 was {}", show_ns(ns))
                 });
-                format!("the lowest tried was {} events/s, where {p99}", show_rate(rate).trim())
+                let few = format!(" (of {} pairs, too few)", max.lowest_pairs);
+                let is_few = (1..PAIRS_MIN).contains(&max.lowest_pairs);
+                let p99 = p99 + if is_few { &few } else { "" };
+                let rate = show_rate(rate);
+                format!("the lowest with pairs enough was {} events/s, where {p99}", rate.trim())
             });
             format!(
-                "no rate meets the bound of {slo} on p99: {}; a shorter --linger may help, or a \
-                 quieter machine",
-                lowest.unwrap_or_else(|| "none was tried".to_owned())
+                "no rate meets the bound of {slo} on p99: {}; a shorter --linger may help, a \
+                 quieter machine, or a longer --duration, in which lower rates have {} pairs",
+                lowest.unwrap_or_else(|| "none was tried".to_owned()),
+                PAIRS_MIN
             )
         }
         (None, true) => {
@@ -155,7 +170,8 @@ impl Runner<'_> {
     }
 
     fn find_max(&mut self, plan: &LoadPlan, first: f64, slo_ns: u64) -> Result<(), Failure> {
-        let found = load::find_max(first, |rate| {
+        let measured_s = (plan.duration - plan.warm_up).as_secs_f64();
+        let found = load::find_max(first, EVENTS_MIN / measured_s, |rate| {
             let plan = LoadPlan { rate: rate.round(), ..plan.clone() };
             self.prepare(&plan)?;
             self.load(plan, Some(slo_ns))?;
@@ -167,14 +183,19 @@ impl Runner<'_> {
             Ok(rate) => (rate.map(f64::round), false),
             Err(_) => (best, true),
         };
-        let lowest = self.rows.iter().min_by(|a, b| a.plan.rate.total_cmp(&b.plan.rate));
+        // Of those with pairs enough, if there is one.
+        let few = |row: &Row| row.run.latency_ns.len() < PAIRS_MIN;
+        let order =
+            |a: &&Row, b: &&Row| few(a).cmp(&few(b)).then(a.plan.rate.total_cmp(&b.plan.rate));
+        let lowest = self.rows.iter().min_by(order);
         // Of two tries the better one.
         let p99 = |of: f64| {
             let rows = self.rows.iter().filter(move |row| row.plan.rate == of);
             rows.filter_map(|row| row.latency(0.99)).min()
         };
+        let lowest_pairs = lowest.map_or(0, |row| row.run.latency_ns.len());
         let lowest = lowest.map(|row| (row.plan.rate, p99(row.plan.rate)));
-        self.max = Some(Max { rate, slo_ns, lowest, stopped });
+        self.max = Some(Max { rate, slo_ns, lowest, lowest_pairs, stopped });
         found.map(drop)
     }
 
@@ -191,6 +212,7 @@ impl Runner<'_> {
     /// Makes the events that a plan needs, unless there are as many, or a soak makes them as it
     /// goes.
     fn prepare(&mut self, plan: &LoadPlan) -> Result<(), Failure> {
+        check_late(&plan.workload, self.args.seed(), plan.events_per_side())?;
         // What is to be joined offline in the end has to fit memory, too.
         if self.args.soak.is_on() && !self.args.check() {
             return Ok(());
@@ -258,7 +280,12 @@ impl Runner<'_> {
         let soak = &self.args.soak;
         let soak = soak.is_on().then(|| soak.judge(&plan, &run));
         let warnings = warnings::warnings(&plan, &run);
-        warnings.iter().for_each(|warning| Console::stderr().warning(warning));
+        let is_new = |about| {
+            let said = self.rows.iter().flat_map(|row| &row.warnings);
+            said.into_iter().all(|warning| warning.about != about)
+        };
+        let new = warnings.iter().filter(|warning| is_new(warning.about));
+        new.for_each(|warning| Console::stderr().warning(&warning.text()));
         let tries = self
             .rows
             .iter()

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::cli::join::show_size;
 use crate::cli::load::report::{self, Row, latency_axis};
 use crate::cli::load::soak::in_use;
-use crate::cli::load::{Max, max_text};
+use crate::cli::load::{Max, max_text, warnings};
 use crate::cli::machine;
 use crate::cli::plot::{AxisText, Chart, Form, Page, Part, Point, Scale, Series};
-use crate::cli::text::show_count;
+use crate::cli::text::{show_count, show_span};
 use crate::workload::load::Sample;
 
 /// How the percentiles of a row are spread over the plot: up to one in this many.
@@ -37,7 +37,7 @@ pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
     }
     parts.extend(report::checked(rows).map(Part::Paragraph));
     parts.extend(report::retried(rows).into_iter().map(Part::Paragraph));
-    for warning in rows.iter().flat_map(|row| &row.warnings) {
+    for warning in warnings::of_all(rows) {
         parts.push(Part::Verdict(format!("Warning: {warning}"), false));
     }
     parts.push(Part::Table(report::figures(rows)));
@@ -47,7 +47,9 @@ pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
     let mut rates: Vec<f64> = rows.iter().map(|row| row.plan.rate).collect();
     rates.dedup();
     if rates.len() > 1 {
-        parts.push(Part::Chart(Box::new(report::chart(rows, max))));
+        // What was run stands below.
+        let chart = Chart { caption: Vec::new(), ..report::chart(rows, max) };
+        parts.push(Part::Chart(Box::new(chart)));
     }
     parts.push(Part::Chart(Box::new(tails(rows))));
     for row in chosen(rows) {
@@ -91,10 +93,11 @@ fn tails(rows: &[Row]) -> Chart {
         x: AxisText {
             label: "share of pairs that are faster".to_owned(),
             scale: Scale::Log,
+            ticks: [2.0].into_iter().chain((1..=5).map(|power| 10f64.powi(power))).collect(),
             show: |one_in| match 100.0 - 100.0 / one_in {
                 percent if one_in < 100.5 => format!("{percent:.0} %"),
                 percent if one_in < 1000.5 => format!("{percent:.1} %"),
-                percent => format!("{percent:.3} %").replace("0 %", " %"),
+                percent => format!("{percent:.3} %"),
             },
         },
         y: latency_axis("latency from the due time"),
@@ -125,7 +128,11 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
             x: AxisText {
                 label: "time since the first event was due".to_owned(),
                 scale: Scale::FromZero,
-                show: |seconds| format!("{:?}", Duration::from_millis((seconds * 1e3) as u64)),
+                ticks: Vec::new(),
+                show: |seconds| match (seconds * 1e3).round() {
+                    0.0 => "0".to_owned(),
+                    ms => show_span(Duration::from_millis(ms as u64)),
+                },
             },
             y,
             series: lines,
@@ -145,6 +152,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
     let size = AxisText {
         label: "bytes".to_owned(),
         scale: Scale::Bytes,
+        ticks: Vec::new(),
         show: |bytes| show_size(bytes.max(0.0) as u64),
     };
     parts.push(chart(
@@ -159,6 +167,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
     let count = AxisText {
         label: "rows in state".to_owned(),
         scale: Scale::FromZero,
+        ticks: Vec::new(),
         show: |rows| show_count(rows.max(0.0) as u64),
     };
     let rows_of = |sample: &Sample| Some(sample.state_rows as f64);

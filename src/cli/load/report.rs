@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::cli::bench::{hot_keys_name, shape};
 use crate::cli::load::scenario::describe;
 use crate::cli::load::soak::{Soak, samples_json};
-use crate::cli::load::{Args, Max};
+use crate::cli::load::warnings::Warning;
+use crate::cli::load::{Args, Max, PAIRS_MIN};
+use crate::cli::machine;
 use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
 use crate::cli::text::{columns_right, show_count, show_ns, show_rate, show_span};
 use crate::workload::Workload;
@@ -26,7 +28,7 @@ pub(super) struct Row {
     /// What a soak came to.
     pub(super) soak: Option<Soak>,
     /// What makes its figures mean something else than they seem to.
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// The percentiles that are shown, by the names that they have in JSON and in tables.
@@ -39,10 +41,10 @@ pub(super) const QUANTILES: [(&str, &str, f64); 5] = [
 ];
 
 impl Row {
-    /// Whether it kept up, with p99 within a bound.
+    /// Whether it kept up, with p99 within a bound: of pairs that are enough for one.
     pub(super) fn holds(&self, slo_ns: u64) -> bool {
         let p99_ns = self.run.latency_ns.value_at_quantile(0.99);
-        self.run.kept_up() && !self.run.latency_ns.is_empty() && p99_ns <= slo_ns
+        self.run.kept_up() && self.run.latency_ns.len() >= PAIRS_MIN && p99_ns <= slo_ns
     }
 
     pub(super) fn latency(&self, quantile: f64) -> Option<u64> {
@@ -112,6 +114,8 @@ impl Row {
             ("hot_keys", json!(hot_keys_name(plan.setup.hot_keys))),
             ("keys_split", json!(run.keys_split)),
         ];
+        let warnings: Vec<String> = self.warnings.iter().map(Warning::text).collect();
+        object["warnings"] = json!(warnings);
         for (name, value) in more.into_iter().chain(shape_json(&plan.workload)) {
             object[name] = value;
         }
@@ -149,6 +153,7 @@ pub(super) fn max_json(max: Max) -> Value {
     if let (None, Some((rate, p99_ns))) = (max.rate, max.lowest) {
         object["lowest_rate"] = json!(rate);
         object["lowest_p99_ns"] = json!(p99_ns);
+        object["lowest_pairs"] = json!(max.lowest_pairs);
     }
     if max.stopped {
         object["stopped"] = json!(true);
@@ -390,13 +395,14 @@ pub(super) fn chart(rows: &[Row], max: Option<Max>) -> Chart {
         x: AxisText {
             label: "events a second, due (rings: not kept up with)".to_owned(),
             scale: Scale::Log,
-            show: |rate| show_rate(rate),
+            ticks: Vec::new(),
+            show: show_rate,
         },
         y: latency_axis("latency from the due time"),
         series: all,
         bounds: Vec::new(),
         marks: Vec::new(),
-        caption: Vec::new(),
+        caption: rows.first().map(|row| setting(row)).into_iter().chain(machine::facts()).collect(),
     };
     if let Some(Max { rate, slo_ns, .. }) = max {
         chart.bounds.push((slo_ns as f64, format!("bound on p99: {}", show_ns(slo_ns))));
@@ -406,5 +412,10 @@ pub(super) fn chart(rows: &[Row], max: Option<Max>) -> Chart {
 }
 
 pub(super) fn latency_axis(label: &str) -> AxisText {
-    AxisText { label: label.to_owned(), scale: Scale::Log, show: |ns| show_ns(ns.round() as u64) }
+    AxisText {
+        label: label.to_owned(),
+        scale: Scale::Log,
+        ticks: Vec::new(),
+        show: |ns| show_ns(ns.round() as u64),
+    }
 }

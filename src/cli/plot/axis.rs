@@ -78,7 +78,12 @@ impl Axis {
             }
             Scale::Log => self.log_ticks(),
         };
-        ticks.into_iter().filter(|tick| (self.low..=self.high).contains(tick)).collect()
+        self.within(&ticks)
+    }
+
+    /// Of some values, those that lie on the axis.
+    pub(super) fn within(&self, values: &[f64]) -> Vec<f64> {
+        values.iter().copied().filter(|value| (self.low..=self.high).contains(value)).collect()
     }
 
     /// Ticks at round numbers of a unit.

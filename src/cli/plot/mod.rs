@@ -31,6 +31,8 @@ pub(super) struct Chart {
 pub(super) struct AxisText {
     pub(super) label: String,
     pub(super) scale: Scale,
+    /// Where ticks stand; if nowhere, at round values.
+    pub(super) ticks: Vec<f64>,
     /// Writes a value at a tick.
     pub(super) show: fn(f64) -> String,
 }
@@ -120,7 +122,10 @@ impl Chart {
             let pen = Pen::of(index);
             match series.form {
                 Form::Line => line(&mut svg, series, pen, &x, &y),
-                Form::Bars => bars(&mut svg, series, pen, self.bar_width(&x), (&x, &y)),
+                Form::Bars => {
+                    bars(&mut svg, series, pen, self.bar_width(&x), (&x, &y));
+                    self.bar_value(&mut texts, series, &x, &y);
+                }
                 Form::Trace => polyline(&mut svg, series, (pen, 1.3), &x, &y),
             }
             let at = TOP + 10.0 + LEGEND_LINE * index as f64;
@@ -135,6 +140,15 @@ impl Chart {
         svg.push_str(&texts.svg);
         svg.push_str("</svg>\n");
         svg
+    }
+
+    /// Writes the value of a bar that is a series of its own above it, if there is room.
+    fn bar_value(&self, texts: &mut Words, series: &Series, x: &Axis, y: &Axis) {
+        if let [point] = series.points[..] {
+            let digits = if point.y.abs() < 100.0 { 10.0 } else { 1.0 };
+            let value = short(&(self.y.show)((point.y * digits).round() / digits));
+            texts.add_if_free((x.at(point.x), y.at(point.y) - 5.0), Anchor::Middle, "", &value);
+        }
     }
 
     /// As wide as the smallest gap between two bars of whatever series.
@@ -165,11 +179,12 @@ impl Chart {
             let at = y.at(tick);
             rule(svg, (LEFT, at), (RIGHT, at), "stroke=\"#ddd\"");
             let place = (LEFT - 8.0, at + 4.0);
-            texts.add_if_free(place, Anchor::End, "", &(self.y.show)(tick));
+            texts.add_if_free(place, Anchor::End, "", &short(&(self.y.show)(tick)));
         }
-        for tick in x.ticks() {
+        let ticks = if self.x.ticks.is_empty() { x.ticks() } else { x.within(&self.x.ticks) };
+        for tick in ticks {
             let at = x.at(tick);
-            let text = (self.x.show)(tick);
+            let text = short(&(self.x.show)(tick));
             if text.is_empty() {
                 continue;
             }
@@ -286,6 +301,17 @@ fn rule(svg: &mut String, from: (f64, f64), to: (f64, f64), style: &str) {
         svg,
         "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {style}/>"
     );
+}
+
+/// A text that begins with a number, without the zeros behind its point: `50.0 MiB` as `50 MiB`.
+fn short(text: &str) -> String {
+    let is_digit = |letter: char| letter.is_ascii_digit() || "-.,".contains(letter);
+    let end = text.find(|letter| !is_digit(letter)).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    match number.contains('.') {
+        true => format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.')),
+        false => text.to_owned(),
+    }
 }
 
 /// Text as SVG and HTML have it.

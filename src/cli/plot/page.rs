@@ -23,13 +23,14 @@ pub(in crate::cli) enum Part {
 }
 
 const STYLE: &str = "\
-body { font-family: system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; \
+:root { color-scheme: light; background: #fff; } \
+body { font-family: system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; \
 color: #222; line-height: 1.45; } \
 h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; } \
 svg { max-width: 100%; height: auto; display: block; margin: 1em 0; } \
 pre { overflow-x: auto; } .wide { overflow-x: auto; } \
 table { border-collapse: collapse; font-size: 0.9em; font-variant-numeric: tabular-nums; } \
-th, td { padding: 0.25em 0.7em; border-bottom: 1px solid #ddd; text-align: right; \
+th, td { padding: 0.25em 0.6em; border-bottom: 1px solid #ddd; text-align: right; \
 white-space: nowrap; } \
 th:first-child, td:first-child { text-align: left; } \
 .good, .poor { font-weight: bold; padding: 0.4em 0.8em; border-left: 5px solid #009e73; } \

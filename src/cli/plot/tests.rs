@@ -4,8 +4,12 @@ use super::*;
 
 fn chart(form: Form) -> Chart {
     let point = |(x, y)| Point { x, y, is_hollow: x > 1.5 };
-    let axis =
-        || AxisText { label: "a < b".to_owned(), scale: Scale::Linear, show: |v| v.to_string() };
+    let axis = || AxisText {
+        label: "a < b".to_owned(),
+        scale: Scale::Linear,
+        ticks: Vec::new(),
+        show: |v| v.to_string(),
+    };
     Chart {
         title: "R&D".to_owned(),
         x: axis(),
@@ -69,6 +73,40 @@ fn a_page_has_the_chart_and_the_words() {
 }
 
 #[test]
+fn numbers_at_ticks_have_no_idle_zeros() {
+    for (text, expected) in [
+        ("50.0 MiB", "50 MiB"),
+        ("1.50 M", "1.5 M"),
+        ("-0.250", "-0.25"),
+        ("100", "100"),
+        ("10,000", "10,000"),
+        ("1m30.50s", "1m30.50s"),
+        ("", ""),
+    ] {
+        assert_eq!(short(text), expected);
+    }
+}
+
+#[test]
+fn ticks_stand_where_they_are_said_to() {
+    let mut said = chart(Form::Line);
+    said.x.ticks = vec![0.5, 1.25, 2.0];
+    let svg = said.svg();
+    assert!(svg.contains(">1.25<") && svg.contains(">2<"), "{svg}");
+    assert!(!svg.contains(">0.5<") && !svg.contains(">1.5<"), "outside, or not said: {svg}");
+}
+
+#[test]
+fn a_bar_that_stands_for_itself_has_its_value() {
+    let mut bars = chart(Form::Bars);
+    let point = |x: f64, y: f64| Point { x, y, is_hollow: false };
+    let bar = |x, y| Series { name: "one".to_owned(), points: vec![point(x, y)], form: Form::Bars };
+    bars.series = vec![bar(1.0, 123.456), bar(2.0, 12.345)];
+    let svg = bars.svg();
+    assert!(svg.contains(">123<") && svg.contains(">12.3<"), "{svg}");
+}
+
+#[test]
 fn a_trace_is_a_line_without_points() {
     let svg = chart(Form::Trace).svg();
     assert!(svg.contains("<polyline") && !svg.contains("<circle"), "{svg}");
@@ -108,7 +146,12 @@ fn faults(svg: &str) -> Vec<String> {
 }
 
 fn axis(scale: Scale) -> AxisText {
-    AxisText { label: "events a second, due".to_owned(), scale, show: |v| format!("{v:.2} MiB") }
+    AxisText {
+        label: "events a second, due".to_owned(),
+        scale,
+        ticks: Vec::new(),
+        show: |v| format!("{v:.2} MiB"),
+    }
 }
 
 fn many(form: Form, count: u32, name: &str, scales: [Scale; 2]) -> Chart {

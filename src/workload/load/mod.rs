@@ -134,7 +134,8 @@ pub struct LoadRun {
     pub end_lag: Duration,
     /// From a pair's due time (the later of its events') to its hand-over to the sink, in ns.
     pub latency_ns: Histogram<u64>,
-    /// How late producers were by themselves, in ns, an entry an event: from when an event was due
+    /// How late producers were by themselves, in ns, an entry an event that was due after the
+    /// warm-up: from when an event was due
     /// to when its push began, less the time in which the engine held up the producer meanwhile.
     pub producer_late_ns: Histogram<u64>,
     /// The largest share of a core that a producer used.

@@ -283,13 +283,16 @@ impl<'a> Producer<'a> {
                 // There are as many as the schedule asks for: this was seen to before.
                 let Some(event) = line.stream.next() else { break };
                 let ts = Timestamp::new(event.ts).unwrap_or(Timestamp::MIN);
-                sink::write_row(&mut line.row, event.id, schedule.mark(due_ns));
+                let mark = schedule.mark(due_ns);
+                sink::write_row(&mut line.row, event.id, mark);
                 let (key, hasher) = (Key::Int(event.key), line.source.hasher());
                 let pushed = line.batch.push(hasher, key, ts, &line.row);
                 // Integer keys and rows of bounded length in batches of few: nothing to refuse.
                 debug_assert!(pushed.is_ok());
-                let late_ns = self.held.own_late_ns(due_ns, now_ns);
-                self.produced.late_ns.saturating_record(late_ns);
+                if mark > 0 {
+                    let late_ns = self.held.own_late_ns(due_ns, now_ns);
+                    self.produced.late_ns.saturating_record(late_ns);
+                }
                 line.place += 2 * self.count as u64;
             }
         }

@@ -7,18 +7,18 @@ const RATE_MAX: f64 = 1e9;
 /// A rate is bad when it fails this often in a row: a shared machine has its moments.
 const TRIES: usize = 2;
 
-/// A rate as low as this that is bad, or a tenth of the first one if that is lower, is the last one
-/// of a descent: what misses its bound there does so for another reason than the rate.
-const RATE_LOW: f64 = 1_000.0;
+/// A descent goes in steps of this: each may take two whole loads.
+const DOWN: f64 = 4.0;
 
-/// The highest good rate, to 5 %: from `first` on it doubles (or halves) until it has a good and a
-/// bad rate, then cuts the ratio between them in half, geometrically. `None` when a low rate, of at
-/// most 1,000 or a tenth of the first, is bad as well.
+/// The highest good rate, to 5 %: from `first` on it doubles (or is quartered, not below `least`)
+/// until it has a good and a bad rate, then cuts the ratio between them in half, geometrically.
+/// `None` when `least` is bad as well, or `first` if that is lower.
 ///
 /// # Errors
 /// The first one of `try_rate`.
 pub fn find_max<E>(
     first: f64,
+    least: f64,
     mut try_rate: impl FnMut(f64) -> Result<bool, E>,
 ) -> Result<Option<f64>, E> {
     let mut is_good = |rate: f64| -> Result<bool, E> {
@@ -31,7 +31,7 @@ pub fn find_max<E>(
     };
     let (mut good, mut bad) = (None, None);
     let mut rate = first.clamp(1.0, RATE_MAX);
-    let low = RATE_LOW.min(rate / 10.0).max(1.0);
+    let least = least.clamp(1.0, rate);
     loop {
         if is_good(rate)? {
             good = Some(rate);
@@ -43,8 +43,8 @@ pub fn find_max<E>(
             (Some(good), Some(bad)) => (good * bad).sqrt(),
             (Some(good), None) if good >= RATE_MAX => return Ok(Some(good)),
             (Some(good), None) => (good * 2.0).min(RATE_MAX),
-            (None, Some(bad)) if bad <= low => return Ok(None),
-            (None, _) => (rate / 2.0).max(1.0),
+            (None, Some(bad)) if bad <= least => return Ok(None),
+            (None, _) => (rate / DOWN).max(least),
         };
     }
 }
@@ -53,9 +53,9 @@ pub fn find_max<E>(
 mod tests {
     use super::*;
 
-    fn found(first: f64, limit: f64) -> (Option<f64>, usize) {
+    fn found(first: f64, least: f64, limit: f64) -> (Option<f64>, usize) {
         let mut tries = 0;
-        let result = find_max(first, |rate| {
+        let result = find_max(first, least, |rate| {
             tries += 1;
             Ok::<bool, ()>(rate <= limit)
         });
@@ -64,30 +64,29 @@ mod tests {
 
     #[test]
     fn the_limit_is_found_from_either_side() {
-        for limit in [1_100.0, 123_456.0, 5e6] {
+        for limit in [12.0, 1_100.0, 123_456.0, 5e6] {
             for first in [1.0, 777.0, 100_000.0, 1e9] {
-                let (rate, _) = found(first, limit);
+                let (rate, _) = found(first, 10.0, limit);
                 let rate = rate.unwrap();
                 assert!(rate <= limit && rate * RATIO_MIN >= limit, "{limit} from {first}: {rate}");
             }
         }
-        // What is not good at 781 a second is not looked for at one.
-        assert_eq!(found(1e5, 0.0), (None, 2 * 8));
-        assert_eq!(found(600.0, 100.0).0.map(f64::round), Some(97.0));
-        assert_eq!(found(600.0, 20.0), (None, 2 * 5));
-        assert_eq!(found(2.0, 0.0), (None, 2 * 2));
-        assert_eq!(found(1e5, f64::INFINITY).0, Some(RATE_MAX));
-        assert!(found(1e5, 3e6).1 < 20);
+        // 1e5, 25e3, 6,250, 1,562, 391, 98, 24, and the least.
+        assert_eq!(found(1e5, 10.0, 0.0), (None, 2 * 8));
+        assert_eq!(found(1e5, 10.0, 10.0).0, Some(10.0), "the least is tried itself");
+        assert_eq!(found(5.0, 10.0, 0.0), (None, 2), "not below where the user begins");
+        assert_eq!(found(1e5, 10.0, f64::INFINITY).0, Some(RATE_MAX));
+        assert!(found(1e5, 10.0, 3e6).1 < 20);
     }
 
     #[test]
     fn a_moment_of_weakness_is_forgiven_and_errors_are_not() {
         let mut tries = 0;
-        let rate = find_max(1e3, |rate| {
+        let rate = find_max(1e3, 1.0, |rate| {
             tries += 1;
             Ok::<bool, ()>(rate <= 1e4 && tries % 2 == 0)
         });
         assert!(rate.unwrap().unwrap() > 9e3);
-        assert_eq!(find_max(1e3, |_| Err::<bool, i32>(7)), Err(7));
+        assert_eq!(find_max(1e3, 1.0, |_| Err::<bool, i32>(7)), Err(7));
     }
 }
