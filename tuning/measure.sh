@@ -23,7 +23,8 @@ table() {
         }
         function row() {
             sub(/a row of intervale join.*/, "a row of a join of w1a as CSV", what)
-            if (setting != "" && setting !~ /^all /) printf "| %s | `%s` | %s | %s |\n", what, setting, against, changes
+            if (setting != "" && setting !~ /^all /)
+                printf "| %s | `%s` | %s | %s |\n", what, setting, against, changes
             setting = ""
         }
         /"for":/ { row(); what = text("for") }

@@ -257,6 +257,23 @@ fn the_script_that_measures_writes_a_record_and_the_rows_of_a_table() {
     assert_eq!(dir.names(), ["record.jsonl"]);
 }
 
+/// The table says what its record says.
+#[test]
+fn the_table_of_what_was_measured_is_that_of_its_record() {
+    let tuning = Path::new(env!("CARGO_MANIFEST_DIR")).join("tuning");
+    let readme = std::fs::read_to_string(tuning.join("README.md")).unwrap();
+    let (_, record) = readme.split_once("[the raw record](").expect("a link to the record");
+    let record = tuning.join(record.split(')').next().unwrap());
+    let mut command = Command::new("sh");
+    command.arg(tuning.join("measure.sh")).arg("--table").arg(record);
+    let table = Ran::from(command.output().expect("a shell")).ok().out;
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    assert!(rows.clone().count() > 10, "{table}");
+    for row in rows {
+        assert!(readme.lines().any(|line| line == row), "{row}");
+    }
+}
+
 #[test]
 fn tune_refuses_wrong_use_and_says_what_failed() {
     let dir = Dir::with_sample();
