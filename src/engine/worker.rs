@@ -22,8 +22,10 @@ pub(super) use earlier::{ClosedStage, EarlierStage};
 /// the core get their turn.
 const STEP_EVENTS: usize = 1024;
 
-/// Feeds show how far they are after so many events at the latest: others wait by that.
-const SHOW_EVENTS: u64 = 4096;
+/// Feeds show how far they are after so many events at the latest: others wait by that. It sends
+/// partial batches, so it is less often where there are more shards.
+const SHOW_EVENTS_MAX: u64 = 4096;
+const SHOW_EVENTS_PER_SHARD: u64 = 512;
 
 /// How long feeds that wait for the world outside are left alone at the most. They are asked again
 /// much sooner at first.
@@ -59,6 +61,8 @@ pub(super) struct FeedIntake {
     pacer: Pacer,
     /// Events that were pushed when the producer was last flushed.
     events_flushed: u64,
+    /// It is flushed after so many more.
+    show_events: u64,
 }
 
 /// What is left of a worker that has ended.
@@ -93,7 +97,12 @@ impl Drop for EndGuard {
 
 impl FeedIntake {
     pub(super) fn new(producer: Producer, feeds: Vec<Box<dyn Feed>>, pacer: Pacer) -> FeedIntake {
-        FeedIntake { producer, feeds, pacer, events_flushed: 0 }
+        let show_events = match producer.shard_count() as u64 {
+            // Nobody else waits.
+            1 => SHOW_EVENTS_MAX,
+            shard_count => (SHOW_EVENTS_PER_SHARD * shard_count).min(SHOW_EVENTS_MAX),
+        };
+        FeedIntake { producer, feeds, pacer, events_flushed: 0, show_events }
     }
 
     /// Splits hot keys with all other producers of the join.
@@ -146,7 +155,7 @@ impl FeedIntake {
         let oldest_ns = self.producer.oldest_pending_ns();
         let lingers = oldest_ns.is_some_and(|ns| now_ns.saturating_sub(ns) >= linger_ns);
         let events = self.producer.counters().events - self.events_flushed;
-        lingers || events >= SHOW_EVENTS
+        lingers || events >= self.show_events
     }
 
     /// As [`poll`](Self::poll), unless a shard has ended: why it did is said there, and this worker

@@ -109,8 +109,9 @@ fn plan(
         .hot_keys(setup.hot_keys)
         .limits(bounds.limits)
         .fail_when_full(bounds.fail_when_full)
-        .batch_events(batch)
-        .max_drift(drift(&events.workload, batch));
+        .batch_events(batch);
+    let core_count = engine.shard_count()?;
+    let engine = engine.max_drift(drift(&events.workload, batch, core_count));
     let then = || {
         let key = |row: JoinedRow<'_>| {
             let bytes = row.part(Stream::LEFT)?.row.get(8..)?.first_chunk()?;
@@ -122,7 +123,6 @@ fn plan(
     for _ in 1..more {
         chain = chain.then(then());
     }
-    let core_count = chain.shard_count()?;
     for number in 0..more + 2 {
         let side = if number == 0 { Side::Left } else { Side::Right };
         let stream = Stream::of_index(number);

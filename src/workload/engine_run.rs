@@ -56,7 +56,7 @@ pub struct EngineRun {
     pub notes: Vec<String>,
 }
 
-/// Batches' worth of event time that a feed may run ahead of the slowest one. With more, rows are
+/// Batches of its own that a feed may run ahead of the slowest one. With more, rows are
 /// buffered for longer, and come in another order than their times'.
 const DRIFT_BATCHES: u64 = 8;
 
@@ -83,12 +83,12 @@ pub fn run_engine(
         .runtime(setup.runtime)
         .idle(setup.idle)
         .batch_events(batch)
-        .max_drift(drift(&events.workload, batch))
         .hot_keys(setup.hot_keys)
         .limits(bounds.limits)
         .fail_when_full(bounds.fail_when_full)
         .sinks(|_| OutcomeSink::default());
     let core_count = builder.shard_count()?;
+    builder = builder.max_drift(drift(&events.workload, batch, core_count));
     // Feeds are dealt out in turn: each core gets one of each side.
     for side in Side::BOTH {
         for part in 0..core_count {
@@ -137,9 +137,10 @@ pub fn run_engine(
 
 impl Sink for OutcomeSink {}
 
-/// Ticks that a feed may run ahead of the slowest one.
-pub(super) fn drift(workload: &Workload, batch: usize) -> i64 {
-    let drift = (batch as u64).saturating_mul(1_000) / workload.rate + 1;
+/// Ticks that a feed may run ahead of the slowest one: each core's has its share of the batches.
+pub(super) fn drift(workload: &Workload, batch: usize, core_count: usize) -> i64 {
+    let events = (batch as u64).saturating_mul(core_count as u64);
+    let drift = events.saturating_mul(1_000) / workload.rate + 1;
     let drift = drift.saturating_mul(DRIFT_BATCHES).min(i64::MAX as u64) as i64;
     drift.saturating_mul(workload.ticks_per_ms)
 }
