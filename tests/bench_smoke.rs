@@ -164,7 +164,7 @@ fn wrong_use_is_told_with_what_to_do() {
         (vec!["bench", "--workload", "w2", "--cores", "0"], "cores"),
         (vec!["gen", "--workload", "w2"], "--left"),
         (vec!["gen", "--workload", "w2", "--left", "x.bin"], "--output-format"),
-        (vec!["gen", "--workload", "w2", "--left", "x.csv", "--right", "x.csv"], "two"),
+        (vec!["gen", "--workload", "w2", "--left", "x.csv", "--right", "x.csv"], "each its own"),
     ] {
         let output = intervale(&args);
         let stderr = String::from_utf8_lossy(&output.stderr);
