@@ -247,6 +247,9 @@ impl Replay {
         let events = self.events.side(self.side);
         let Some(rows) = &self.rows else {
             let batch = std::mem::take(&mut self.rest);
+            if let Some(next) = self.starts.clone().next() {
+                events.prefetch(next);
+            }
             events.fill(&mut self.columns, producer.hasher(), self.side, batch);
             let pushed = producer.push_batch(port, &self.columns);
             let flow = pushed.map_err(|error| SourceError { message: error.to_string() })?;
