@@ -30,8 +30,9 @@ h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; } \
 svg { max-width: 100%; height: auto; display: block; margin: 1em 0; } \
 pre { overflow-x: auto; } .wide { overflow-x: auto; } \
 table { border-collapse: collapse; font-size: 0.9em; font-variant-numeric: tabular-nums; } \
-th, td { padding: 0.25em 0.6em; border-bottom: 1px solid #ddd; text-align: right; \
+th, td { padding: 0.25em 0.45em; border-bottom: 1px solid #ddd; text-align: right; \
 white-space: nowrap; } \
+th { white-space: normal; vertical-align: bottom; } \
 th:first-child, td:first-child { text-align: left; } \
 .good, .poor { font-weight: bold; padding: 0.4em 0.8em; border-left: 5px solid #009e73; } \
 .poor { border-color: #d55e00; }";
