@@ -72,7 +72,7 @@ fn pairs_are_compared_with_an_offline_join_or_it_is_said_why_not() {
     assert!(out.contains("pairs and checksum of each load are those of an offline join"), "{out}");
     assert!(out.contains("pairs measured"), "{out}");
     let out = text("--rate 2e4 --event-rate 500 --disorder 100ms --late-share 10%");
-    assert!(out.contains("of the others with nothing (20.00 k/s: events that are late"), "{out}");
+    assert!(out.contains("were compared with nothing (20.00 k/s: events that are late"), "{out}");
 }
 
 #[test]
@@ -403,6 +403,7 @@ fn a_load_that_is_stopped_reports_what_ran_until_then() {
     assert_eq!(code, Some(143), "{err}");
     let note = " of 1m: burst at 200.00 k/s was cut short";
     assert!(out.contains("stopped after ") && out.contains(note), "{out}");
+    assert!(!out.contains("give --duration"), "it had a minute: {out}");
     let is_other = |line: &str| line.trim_start().starts_with("none ");
     assert!(!out.lines().any(is_other), "the other load did not run: {out}");
 

@@ -51,6 +51,13 @@ pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
         let chart = Chart { caption: Vec::new(), ..report::chart(rows, max) };
         parts.push(Part::Chart(Box::new(chart)));
     }
+    if rows.len() > ROWS_PLOTTED_MAX {
+        let all = rows.len();
+        parts.push(Part::Paragraph(format!(
+            "Drawn one by one are {ROWS_PLOTTED_MAX} of the {all} loads, from the lowest rate to \
+             the highest; the figures of all are in the table."
+        )));
+    }
     parts.push(Part::Chart(Box::new(tails(rows))));
     for row in chosen(rows) {
         over_time(row, rows, &mut parts);
@@ -70,7 +77,7 @@ fn chosen(rows: &[Row]) -> Vec<&Row> {
 fn summary(rows: &[Row]) -> String {
     let setting = rows.first().map(report::setting).unwrap_or_default();
     let kept_up = rows.iter().filter(|row| row.run.kept_up()).count();
-    format!("{setting}. {kept_up} of {} loads were kept up with.", rows.len())
+    format!("{setting}. Loads that were kept up with: {kept_up} of {}.", rows.len())
 }
 
 /// Latency by percentile: the whole distribution, a line a row.

@@ -203,7 +203,7 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Vec<String>> {
         head.push("late rows");
     }
     if names {
-        head.extend(["rows peak", "busiest core"]);
+        head.extend(["rows peak", "rows of busiest core"]);
     }
     let mut lines: Vec<Vec<String>> = vec![head.into_iter().map(str::to_owned).collect()];
     let or_dash = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), show_ns);
@@ -274,11 +274,14 @@ pub(super) fn checked(rows: &[Row]) -> Option<String> {
     let more = reasons.len().saturating_sub(REASONS_MAX);
     reasons.truncate(REASONS_MAX);
     let more = if more > 0 { format!("; {more} more") } else { String::new() };
+    let reasons = reasons.join("; ");
+    if of == all {
+        return Some(format!("pairs and checksum were compared with nothing ({reasons}{more})"));
+    }
     Some(format!(
         "pairs and checksum of {} of {all} loads were compared with {OFFLINE_JOIN}, of the others \
-         with nothing ({}{more})",
-        all - of,
-        reasons.join("; ")
+         with nothing ({reasons}{more})",
+        all - of
     ))
 }
 

@@ -82,6 +82,8 @@ pub(super) struct Soak {
     /// Where the second half begins.
     from: Duration,
     samples: usize,
+    /// How long it was to be.
+    planned: Duration,
     growth_max: f64,
     /// How long it takes until state has its size.
     fill: Duration,
@@ -118,6 +120,7 @@ impl Soak {
         Soak {
             from,
             samples: half.len(),
+            planned: plan.duration,
             growth_max,
             fill: fill(plan),
             series: vec![
@@ -168,15 +171,16 @@ impl Soak {
     /// What it comes to, for people, and whether that is good.
     pub(super) fn conclusion(&self) -> (String, bool) {
         match self.verdict() {
-            TOO_SHORT => (
-                format!(
-                    "too short to say: state takes up to {:.1?} at this rate until it has its \
-                     size; give --duration {:.0?} or more",
-                    self.fill,
-                    Duration::from_secs((2.0 * self.fill.as_secs_f64()).ceil() as u64)
-                ),
-                false,
-            ),
+            TOO_SHORT => {
+                let needed = Duration::from_secs((2.0 * self.fill.as_secs_f64()).ceil() as u64);
+                let advice = match self.planned >= needed {
+                    true => format!("let it run for {needed:.0?} at least"),
+                    false => format!("give --duration {needed:.0?} or more"),
+                };
+                let fill = self.fill;
+                let told = "at this rate until it has its size";
+                (format!("too short to say: state takes up to {fill:.1?} {told}; {advice}"), false)
+            }
             "grows" => {
                 let titles: Vec<&str> = self.growing().map(|series| series.title).collect();
                 (format!("growth: {}", titles.join(", ")), false)
