@@ -78,8 +78,8 @@ impl SideEvents {
         debug_assert!(pushed.is_ok());
     }
 
-    /// Asks for the events from `start` on, the first of them: where a core reads every other batch,
-    /// its processor does not see which is next.
+    /// Asks for the events from `start` on, the first of them: where a core reads every other
+    /// batch, its processor does not see which is next.
     #[inline]
     pub fn prefetch(&self, start: usize) {
         for event in (start..self.len().min(start + EVENTS_AHEAD)).step_by(EVENTS_A_LINE) {
