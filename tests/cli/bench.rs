@@ -125,7 +125,7 @@ fn bounds_are_measured_beside_the_join_without_them() {
         assert_eq!(column(&all, "max_rows"), ["none", "8500", "8500", "8500"], "{api}");
         assert_eq!(column(&all, "on_full"), ["none", "spill", "shed", "fail"], "{api}");
         assert_eq!(column(&all, "gives_up"), ["false", "false", "true", "false"], "{api}");
-        let tight = "--keys 10 --max-rows 4000,2e4 --on-full spill,shed --type left";
+        let tight = "--keys 10 --max-rows 1500,2e4 --on-full spill,shed --type left";
         let all = rows(&dir, &format!("--check {api} {tight}"));
         let (checksums, missing) = (column(&all, "checksum"), column(&all, "pairs_missing"));
         // Rows in files are found, those that were given up are not, and it says how many.
@@ -136,7 +136,8 @@ fn bounds_are_measured_beside_the_join_without_them() {
         let found = number(&all[1], "pairs") + number(&all[1], "pairs_missing");
         assert_eq!(found, number(&all[0], "pairs"), "{api}");
         assert_eq!([&missing[0], &missing[3]], ["null", "0"], "{api}");
-        assert!(number(&all[0], "state_rows_peak") < 4_600, "{api}: {}", all[0]);
+        // A batch a core may come on top.
+        assert!(number(&all[0], "state_rows_peak") <= 1_500 + 2 * 256, "{api}: {}", all[0]);
     }
     // Nothing lives so short that a row would be missed here, and no row is there for long.
     let lives = rows(&dir, "--check --api join --ttl none,1h,1us --interval 0..300s");
