@@ -1,6 +1,6 @@
 //! What bounds the state of a measured join, and what came of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::Side;
@@ -29,14 +29,23 @@ impl Bounds {
 
     /// Adds to a spec what it has to know of them.
     pub fn add_to(&self, spec: JoinSpecBuilder) -> JoinSpecBuilder {
-        let spec = match self.ttl {
-            Some(ttl) => spec.ttl(ttl),
-            None => spec,
-        };
-        match &self.spill_dir {
-            Some(folder) => spec.spill_to(folder),
-            None => spec,
-        }
+        bounded(spec, self.ttl, self.spill_dir.as_deref())
+    }
+}
+
+/// A spec with a time to live and a folder for files, where they are given.
+pub fn bounded(
+    spec: JoinSpecBuilder,
+    ttl: Option<Duration>,
+    spill_dir: Option<&Path>,
+) -> JoinSpecBuilder {
+    let spec = match ttl {
+        Some(ttl) => spec.ttl(ttl),
+        None => spec,
+    };
+    match spill_dir {
+        Some(folder) => spec.spill_to(folder),
+        None => spec,
     }
 }
 

@@ -26,7 +26,7 @@ mod roofline;
 mod single;
 mod yardstick;
 
-pub use bounds::{Bounds, Moved};
+pub use bounds::{Bounds, Moved, bounded};
 pub use chain_run::{CHAIN_MAX, fold, run_chain};
 pub use cpu_clock::CpuClock;
 pub use drive::{Stepped, drive};

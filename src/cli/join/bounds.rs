@@ -15,6 +15,7 @@ use crate::join::{JoinSpec, JoinSpecBuilder};
 use crate::limits::{Limits, Overflow, SPILL_FILES_PER_CORE};
 use crate::state::State;
 use crate::time::text::TimeSpan;
+use crate::workload::bounded;
 
 /// The bounds of a run.
 #[derive(Clone, Debug)]
@@ -58,14 +59,7 @@ impl Bounds {
 
     /// What a spec has to know of them.
     pub(super) fn add_to(&self, spec: JoinSpecBuilder) -> JoinSpecBuilder {
-        let spec = match self.ttl {
-            Some(ttl) => spec.ttl(ttl),
-            None => spec,
-        };
-        match &self.spill_dir {
-            Some(folder) => spec.spill_to(folder),
-            None => spec,
-        }
+        bounded(spec, self.ttl, self.spill_dir.as_deref())
     }
 
     /// Says which of them does not go with the join, if that is what is wrong.
