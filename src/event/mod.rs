@@ -6,7 +6,7 @@ mod prefetch;
 
 pub use batch::{BatchKind, Event, EventBatch};
 pub use key::{Key, KeyHasher, KeyKind, split_keyed_row};
-pub(crate) use prefetch::prefetch;
+pub(crate) use prefetch::{prefetch, prefetch_for_write};
 
 /// What a stream of a join is called: `left`, `right`, then `then1` and on.
 pub fn stream_name(stream: usize) -> String {

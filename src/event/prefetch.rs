@@ -21,7 +21,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
 
 /// As [`prefetch`], to write to the line: no other core has it then.
 #[inline]
-fn prefetch_for_write(address: *const u8) {
+pub(crate) fn prefetch_for_write<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as above. Processors that do not know the instruction take it for none.
     unsafe {

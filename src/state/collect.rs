@@ -46,7 +46,7 @@ impl State {
     /// # Safety
     /// The processor has the features.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512vl,popcnt")]
+    #[target_feature(enable = "avx512f,avx512vl,popcnt,bmi1,bmi2")]
     unsafe fn collect_avx512(
         &mut self,
         scratch: &mut Scratch,
@@ -60,7 +60,7 @@ impl State {
     /// # Safety
     /// The processor has the features.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,popcnt,bmi1,bmi2")]
     unsafe fn collect_avx2(
         &mut self,
         scratch: &mut Scratch,
@@ -188,21 +188,20 @@ impl State {
         let (range, hits) = (pass.range(place), &mut scratch.hits);
         let buckets = ring.buckets_of(range);
         let mark = hits.mark();
-        let with_hits = if is_directory(head) {
+        if is_directory(head) {
             let directory = directories.get(head);
             // SAFETY: this function's contract.
-            unsafe { collect_by_bucket::<L>(directory, arena, buckets, range, place, hits) }
+            unsafe { collect_by_bucket::<L>(directory, arena, buckets, range, place, hits) };
         } else {
             let runs = walks.runs;
             // SAFETY: this function's contract.
-            let with_hits = unsafe { walk::<L>(head, arena, buckets, range, place, hits, walks) };
+            unsafe { walk::<L>(head, arena, buckets, range, place, hits, walks) };
             walks.hits += hits.len_since(mark) as u64;
             if walks.runs - runs > RUNS_WALKED_MAX {
                 make_directory(directories, arena, side, entry);
             }
-            with_hits
-        };
-        let by_run = with_hits <= 1 || hits.order(mark, now);
+        }
+        let by_run = hits.pieces_since(mark) <= 1 || hits.order(mark, now);
         (hits.len_since(mark) >= MANY).then_some(Many { mark, by_run })
     }
 }
@@ -219,7 +218,7 @@ enum Look {
     Entry(Entry),
 }
 
-/// Collects from a chain, the oldest run first; returns in how many runs there were hits.
+/// Collects from a chain, the oldest run first.
 ///
 /// # Safety
 /// The processor has what `L` needs.
@@ -232,7 +231,7 @@ unsafe fn walk<L: Lanes>(
     event: u8,
     hits: &mut Hits,
     walks: &mut Walks,
-) -> u32 {
+) {
     hits.runs.clear();
     let mut handle = head;
     while arena.is_live(handle) {
@@ -250,16 +249,13 @@ unsafe fn walk<L: Lanes>(
         }
     }
     walks.probes += 1;
-    let mut with_hits = 0;
     while let Some(run) = hits.runs.pop() {
         // SAFETY: this function's contract.
-        let count = unsafe { hits.select::<L>(run, event, range) };
-        with_hits += u32::from(count > 0);
+        unsafe { hits.select::<L>(run, event, range) };
     }
-    with_hits
 }
 
-/// Collects from the runs of a directory; returns in how many there were hits.
+/// Collects from the runs of a directory.
 ///
 /// # Safety
 /// The processor has what `L` needs.
@@ -271,24 +267,22 @@ unsafe fn collect_by_bucket<L: Lanes>(
     range: (i64, i64),
     event: u8,
     hits: &mut Hits,
-) -> u32 {
-    let mut with_hits = 0;
+) {
     let Some(last) = directory.last_bucket(first, last, arena) else {
         for run in directory.runs(arena) {
             if (first..=last).contains(&arena.bucket_of(run)) {
                 // SAFETY: this function's contract.
-                with_hits += unsafe { select_chain::<L>(run, arena, range, event, hits) };
+                unsafe { select_chain::<L>(run, arena, range, event, hits) };
             }
         }
-        return with_hits;
+        return;
     };
     for bucket in first..=last {
         if let Some(run) = directory.find(bucket, arena) {
             // SAFETY: this function's contract.
-            with_hits += unsafe { select_chain::<L>(run, arena, range, event, hits) };
+            unsafe { select_chain::<L>(run, arena, range, event, hits) };
         }
     }
-    with_hits
 }
 
 /// Collects from the runs of one bucket of a directory.
@@ -302,14 +296,13 @@ unsafe fn select_chain<L: Lanes>(
     range: (i64, i64),
     event: u8,
     hits: &mut Hits,
-) -> u32 {
-    let (mut handle, mut with_hits) = (newest, 0);
+) {
+    let mut handle = newest;
     while arena.is_live(handle) {
         // SAFETY: a live handle of a directory leads to a run.
         let run = unsafe { Run::at(arena.address(handle)) };
         // SAFETY: this function's contract.
-        with_hits += u32::from(unsafe { hits.select::<L>(run, event, range) } > 0);
+        unsafe { hits.select::<L>(run, event, range) };
         handle = run.older();
     }
-    with_hits
 }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::arena::Handle;
+use crate::event::prefetch_for_write;
 
 /// Slots per bucket width, as a power of two: few enough rows that sifting one slot is short.
 const SLOTS_LOG2: u32 = 6;
@@ -14,6 +15,8 @@ const RING_LEN: usize = 256;
 const SPARES_MAX: usize = 64;
 /// How many rows ahead the memory of rows is asked for: about what a core has under way at once.
 const AHEAD: usize = 16;
+/// How many rows ahead room for rows that come is asked for.
+const ROWS_ASKED_FOR: usize = 16;
 
 /// A row that waits for its end. Its time stands in its run.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +50,10 @@ struct Slot {
 pub(crate) struct Expiry {
     shift: u32,
     slots: VecDeque<Slot>,
+    /// Where slots are, to be verified: places in `slots`, counted from the first there ever was.
     places: Box<[u32; RING_LEN]>,
+    /// Slots that went from the front, modulo 2^32.
+    gone: u32,
     spares: Vec<Vec<Waiting>>,
     capacity: usize,
     /// What sifting has left, in order; those before `next` are out.
@@ -64,6 +70,7 @@ impl Expiry {
             shift: bucket_shift.saturating_sub(SLOTS_LOG2),
             slots: VecDeque::new(),
             places: Box::new([0; RING_LEN]),
+            gone: 0,
             spares: Vec::new(),
             capacity: 0,
             due: Vec::new(),
@@ -91,7 +98,7 @@ impl Expiry {
             self.push_due(Due { ts, waiting });
             return;
         }
-        let place = self.places[number as usize % RING_LEN] as usize;
+        let place = self.places[number as usize % RING_LEN].wrapping_sub(self.gone) as usize;
         let place = match self.slots.get(place) {
             Some(slot) if slot.number == number => place,
             _ => self.find_or_create(number),
@@ -99,6 +106,8 @@ impl Expiry {
         let rows = &mut self.slots[place].rows;
         let before = rows.capacity();
         rows.push(waiting);
+        // A slot's memory was last touched when another one was sifted, long ago.
+        prefetch_for_write(rows.as_ptr().wrapping_add(rows.len() + ROWS_ASKED_FOR));
         self.capacity += rows.capacity() - before;
     }
 
@@ -119,7 +128,7 @@ impl Expiry {
                 place
             }
         };
-        self.places[number as usize % RING_LEN] = place as u32;
+        self.places[number as usize % RING_LEN] = self.gone.wrapping_add(place as u32);
         place
     }
 
@@ -190,6 +199,7 @@ impl Expiry {
     pub(crate) fn drop_empty(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.rows.is_empty()) {
             let slot = self.slots.pop_front();
+            self.gone = self.gone.wrapping_add(1);
             self.capacity -= slot.map_or(0, |slot| slot.rows.capacity());
         }
     }
@@ -242,6 +252,7 @@ impl Expiry {
     /// Makes the rows of the first slot that are still open due.
     fn sift(&mut self, ask: &impl Fn(&Waiting), open: &impl Fn(&Waiting) -> Option<i64>) {
         let Some(mut slot) = self.slots.pop_front() else { return };
+        self.gone = self.gone.wrapping_add(1);
         self.sifted = slot.number;
         self.due.clear();
         self.next = 0;

@@ -29,6 +29,7 @@ pub(super) struct Hits {
     /// The piece of each.
     owners: Vec<u32>,
     len: usize,
+    /// With a hit each, and with room for as many as `rows` has.
     pieces: Vec<Piece>,
     /// Hits under way into another order: age << 32 | place.
     keyed: Vec<u64>,
@@ -79,6 +80,12 @@ impl Hits {
         Mark { hit: self.len, piece: self.pieces.len() }
     }
 
+    /// In how many runs there were hits since `mark`.
+    #[inline]
+    pub(super) fn pieces_since(&self, mark: Mark) -> usize {
+        self.pieces.len() - mark.piece
+    }
+
     /// Hits since `mark`.
     #[inline]
     pub(super) fn len_since(&self, mark: Mark) -> usize {
@@ -112,12 +119,27 @@ impl Hits {
     #[inline]
     pub(super) fn select_single(&mut self, run: Run, event: u8, (lo, hi): (i64, i64)) {
         let ts = run.stored(0).ts();
-        let is_hit = lo <= ts && ts <= hi;
+        let is_hit = (lo <= ts) & (ts <= hi);
         self.make_room(1);
         let from = self.len;
         (self.rows[from], self.owners[from]) = (0, self.pieces.len() as u32);
-        self.pieces.push(Piece { columns: run.columns(), event, from: from as u32 });
-        self.len += usize::from(is_hit);
+        self.add(run, event, usize::from(is_hit));
+    }
+
+    /// Takes over hits that were written behind the others, of one run. There must be room.
+    #[inline(always)]
+    fn add(&mut self, run: Run, event: u8, count: usize) {
+        let piece = Piece { columns: run.columns(), event, from: self.len as u32 };
+        let piece_count = self.pieces.len();
+        debug_assert!(piece_count <= self.len && self.len < self.pieces.capacity());
+        // SAFETY: there are no more pieces than hits, and `make_room` saw to it that there is room
+        // for more pieces than there are hits. What is behind the length is never read, so that a
+        // piece without a hit can be left there, without a branch.
+        unsafe {
+            self.pieces.as_mut_ptr().add(piece_count).write(piece);
+            self.pieces.set_len(piece_count + usize::from(count > 0));
+        }
+        self.len += count;
     }
 
     /// As [`select`](Self::select), for a run of up to [`FEW`] rows.
@@ -136,17 +158,16 @@ impl Hits {
         let from = self.len;
         self.make_room(FEW);
         let owner = self.pieces.len() as u32;
-        self.pieces.push(Piece { columns: run.columns(), event, from: from as u32 });
         let (ts, len) = (timestamps.as_ptr(), timestamps.len());
         // SAFETY: both columns have room for FEW hits and the slack, which was just seen to; the
         // caller vouches for the processor.
-        unsafe {
-            let count = L::select_few(ts, len, lo, hi, self.rows.as_mut_ptr().add(from));
+        let count = unsafe {
             // More than needed, without a branch.
             self.owners.as_mut_ptr().add(from).cast::<[u32; FEW]>().write([owner; FEW]);
-            self.len = from + count;
-            count
-        }
+            L::select_few(ts, len, lo, hi, self.rows.as_mut_ptr().add(from))
+        };
+        self.add(run, event, count);
+        count
     }
 
     /// Selects the rows of a run with times in `[lo, hi]`; returns how many.
@@ -161,14 +182,17 @@ impl Hits {
         (lo, hi): (i64, i64),
     ) -> usize {
         let timestamps = run.timestamps();
+        if timestamps.len() <= FEW {
+            // SAFETY: this function's contract.
+            return unsafe { self.select_few::<L>(run, event, (lo, hi)) };
+        }
         let from = self.len;
         self.make_room(timestamps.len());
         let owner = self.pieces.len() as u32;
-        self.pieces.push(Piece { columns: run.columns(), event, from: from as u32 });
         let (ts, len) = (timestamps.as_ptr(), timestamps.len());
         // SAFETY: both columns have room for as many hits and the slack, which was just seen to;
         // the caller vouches for the processor.
-        unsafe {
+        let count = unsafe {
             let count = L::select(ts, len, lo, hi, self.rows.as_mut_ptr().add(from));
             let owners = self.owners.as_mut_ptr().add(from);
             let mut marked = 0;
@@ -180,9 +204,10 @@ impl Hits {
                     break;
                 }
             }
-            self.len = from + count;
             count
-        }
+        };
+        self.add(run, event, count);
+        count
     }
 
     #[inline]
@@ -198,6 +223,7 @@ impl Hits {
         let len = (self.len + count + SELECT_SLACK).next_power_of_two();
         self.rows.resize(len, 0);
         self.owners.resize(len, 0);
+        self.pieces.reserve(len - self.pieces.len());
     }
 
     /// Puts the hits since `mark`, collected from the oldest bucket to the newest, into the order
@@ -208,9 +234,6 @@ impl Hits {
         let mut last = None;
         for place in mark.piece..self.pieces.len() {
             let hits = self.hits_of(place);
-            if hits.is_empty() {
-                continue;
-            }
             if last.is_some_and(|last| self.age(last, now) > self.age(hits.start, now)) {
                 self.merge(mark, now);
                 return false;
@@ -238,9 +261,6 @@ impl Hits {
     fn merge(&mut self, mark: Mark, now: u32) {
         for piece in mark.piece + 1..self.pieces.len() {
             let (middle, to) = (self.hits_of(piece).start, self.hits_of(piece).end);
-            if middle == mark.hit || middle == to {
-                continue;
-            }
             let (last, first) = (self.age(middle - 1, now), self.age(middle, now));
             if last < first {
                 continue;

@@ -103,6 +103,8 @@ pub(super) struct Pass<'a> {
     pub(super) keys: &'a [u64],
     ts: &'a [i64],
     start: usize,
+    /// No time of the range comes near the ends of time, by the ends of the interval.
+    is_near: bool,
     /// The rows of the range, if each is eight bytes.
     words: Option<&'a [[u8; 8]]>,
     /// Of the range, or empty.
@@ -125,12 +127,14 @@ impl<'a> Pass<'a> {
         probe: Probe,
         layout: u32,
     ) -> Pass<'a> {
+        let ts = &batch.timestamps()[range.clone()];
         Pass {
             side: batch.side(),
             batch,
             keys: &batch.keys()[range.clone()],
-            ts: &batch.timestamps()[range.clone()],
+            ts,
             start: range.start,
+            is_near: are_near(ts) && are_near(&[probe.interval.lo(), probe.interval.hi()]),
             words: batch.words(range.clone()),
             classes: classes.get(range).unwrap_or(&[]),
             probe,
@@ -185,7 +189,18 @@ impl<'a> Pass<'a> {
     /// The times of partners of an event.
     #[inline]
     pub(super) fn range(&self, place: u8) -> (i64, i64) {
-        let (lo, hi) = self.probe.interval.range(self.ts(place));
-        (lo.max(self.probe.partner_floor), hi)
+        let (ts, interval, floor) = (self.ts(place), self.probe.interval, self.probe.partner_floor);
+        if self.is_near {
+            return ((ts.wrapping_add(interval.lo())).max(floor), ts.wrapping_add(interval.hi()));
+        }
+        let (lo, hi) = interval.range(ts);
+        (lo.max(floor), hi)
     }
+}
+
+/// Whether any two of all such numbers can be added without a look at the ends of `i64`.
+fn are_near(numbers: &[i64]) -> bool {
+    const FAR: u64 = 1 << 61;
+    let all = numbers.iter().fold(0, |all, &number| all | (number as u64).wrapping_add(FAR));
+    all < 2 * FAR
 }

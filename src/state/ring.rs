@@ -13,6 +13,7 @@ use bumpalo::Bump;
 
 use super::arena::{Arena, CHUNK_NUMBERS, Chunk, Handle, UNIT_BYTES};
 use super::run::{Run, Word, run_bytes};
+use crate::event::prefetch_for_write;
 use lives::Lives;
 
 /// Places of the direct-mapped ring.
@@ -38,6 +39,8 @@ const THIN_FROM_ROWS_NARROW: u64 = 16;
 /// A new bucket's first chunk is sized by the fullest of so many before it, and is no smaller.
 const FIRST_CHUNK_BYTES_MIN: usize = 1 << 10;
 const BUCKETS_BEFORE: usize = 64;
+/// How far ahead room for runs is asked for.
+const BYTES_ASKED_FOR: usize = 512;
 /// Emptied stores of long rows that are kept for the next bucket.
 const BUMPS_POOLED_MAX: usize = 4;
 
@@ -212,6 +215,8 @@ impl Ring {
         let room = (bucket.handle, bucket.cursor);
         bucket.cursor = bucket.cursor.wrapping_add(bytes);
         bucket.handle += (bytes / UNIT_BYTES) as u32;
+        // The chunk's memory was last touched by rows that are gone.
+        prefetch_for_write(bucket.cursor.wrapping_add(BYTES_ASKED_FOR));
         Ok(room)
     }
 

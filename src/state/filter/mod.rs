@@ -1,7 +1,7 @@
 //! Which timestamps of a run lie within a range: the inner loop of every probe.
 //!
 //! The simple algorithm is `(0..ts.len()).filter(|&i| lo <= ts[i] && ts[i] <= hi)`. The
-//! implementations depart from it in one way: they compare 4 or 8 timestamps at once and write the
+//! implementations depart from it in one way: they compare up to 16 timestamps at once and write the
 //! indices of the hits without a branch. All of them return the same indices in the same order;
 //! `tests` holds them to the scalar one.
 
@@ -17,10 +17,10 @@ use std::fmt;
 use std::str::FromStr;
 
 /// How many indices beyond the hits an implementation may scribble over.
-pub const SELECT_SLACK: usize = 8;
+pub const SELECT_SLACK: usize = 16;
 
 /// A run of up to so many timestamps may be looked through without a loop.
-pub(super) const FEW: usize = 16;
+pub(super) const FEW: usize = 32;
 
 /// Writes the indices of `ts[..len]` within `[lo, hi]` to `out` and returns how many.
 ///
@@ -91,7 +91,7 @@ pub enum Simd {
     Scalar,
     /// x86-64 AVX2: 4 timestamps at once.
     Avx2,
-    /// x86-64 AVX-512F and VL: 8 timestamps at once.
+    /// x86-64 AVX-512F and VL: 16 timestamps at once.
     Avx512,
     /// AArch64 NEON: 2 timestamps at once.
     Neon,
@@ -118,13 +118,16 @@ impl Simd {
             Simd::Scalar => true,
             #[cfg(target_arch = "x86_64")]
             Simd::Avx2 => {
-                std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("popcnt")
+                std::is_x86_feature_detected!("avx2")
+                    && std::is_x86_feature_detected!("popcnt")
+                    && std::is_x86_feature_detected!("bmi1")
+                    && std::is_x86_feature_detected!("bmi2")
             }
             #[cfg(target_arch = "x86_64")]
             Simd::Avx512 => {
                 std::is_x86_feature_detected!("avx512f")
                     && std::is_x86_feature_detected!("avx512vl")
-                    && std::is_x86_feature_detected!("popcnt")
+                    && Simd::Avx2.is_available()
             }
             #[cfg(target_arch = "aarch64")]
             Simd::Neon => true,
