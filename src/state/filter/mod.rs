@@ -1,7 +1,7 @@
 //! Which timestamps of a run lie within a range: the inner loop of every probe.
 //!
 //! The simple algorithm is `(0..ts.len()).filter(|&i| lo <= ts[i] && ts[i] <= hi)`. The
-//! implementations depart from it in one way: they compare up to 16 timestamps at once and write the
+//! implementations depart from it in one way: they compare several timestamps at once and write the
 //! indices of the hits without a branch. All of them return the same indices in the same order;
 //! `tests` holds them to the scalar one.
 
