@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prepares a Linux host for Intervale: CPUs that run nothing else, a clock rate that stays up, huge
-# pages, interrupts kept away, io_uring and locked memory allowed.
+# Prepares a Linux host for Intervale: CPUs that run nothing else and wake fast, a clock rate that
+# stays up, huge pages, interrupts kept away, io_uring and locked memory allowed.
 #
 # Without --apply nothing is changed: it says what would be. With it, the old values are recorded
 # first and undo-host.sh gives them back. Run it as often as you like.
@@ -12,12 +12,17 @@ NAME=prepare-host.sh
 usage() {
     cat <<'TEXT'
 Usage: tuning/prepare-host.sh [--apply] [--cores LIST] [--boot] [--unit] [--user NAME]
+                              [--steady] [--no-smt]
 
   --apply       change the host (as root); without it, only say what would be changed
-  --cores LIST  CPUs for joins, as the kernel writes them, such as 2-7: interrupts go to the others
+  --cores LIST  CPUs for joins, as the kernel writes them, such as 2-7: interrupts go to the others,
+                and these enter no idle state that takes more than 10 us to leave
   --boot        isolate these CPUs from the next start on (a file for GRUB below /etc/default/grub.d)
   --unit        install intervale@.service and let it run on these CPUs
   --user NAME   the user that may lock memory for io_uring (default: intervale)
+  --steady      no clock rate above the base one: slower, and figures that can be compared
+  --no-smt      one thread a core: the second threads of all cores go offline (with --boot, from the
+                next start on as well)
   --help        this text
 
 Until the next start, unless --boot or --unit is given, every change but the limit on locked memory
@@ -25,13 +30,15 @@ is gone by itself. tuning/undo-host.sh undoes them all.
 TEXT
 }
 
-CORES='' BOOT=no UNIT=no USER_NAME=intervale
+CORES='' BOOT=no UNIT=no STEADY=no SMT=keep USER_NAME=intervale
 while [ $# -gt 0 ]; do
     case $1 in
     --apply) APPLY=yes ;;
     --cores) [ $# -gt 1 ] || die "--cores: give a list of CPUs, such as 2-7"; CORES=$2; shift ;;
     --boot) BOOT=yes ;;
     --unit) UNIT=yes ;;
+    --steady) STEADY=yes ;;
+    --no-smt) SMT=off ;;
     --user) [ $# -gt 1 ] || die "--user: give the name of a user"; USER_NAME=$2; shift ;;
     --help) usage; exit 0 ;;
     *) usage >&2; die "there is no option $1" ;;
@@ -89,6 +96,15 @@ if [ -n "$CORES" ]; then
     OTHERS=${OTHERS%,}
     [ -n "$OTHERS" ] || die "--cores $CORES are all there are: leave one CPU for everything else"
 fi
+# A second thread of a core would go offline, and could not be a worker's.
+if [ "$SMT" = off ] && [ -n "$CORES" ]; then
+    for CPU in $(expand "$CORES"); do
+        FIRST=$(value "$ROOT/sys/devices/system/cpu/cpu$CPU/topology/thread_siblings_list")
+        FIRST=${FIRST%%[,-]*}
+        [ "${FIRST:-$CPU}" = "$CPU" ] ||
+            die "--no-smt: CPU $CPU is the second thread of CPU $FIRST's core; leave it out of --cores"
+    done
+fi
 if [ "$UNIT" = yes ] && [ ! -r "$(dirname "$0")/intervale@.service" ]; then
     die "--unit: there is no intervale@.service beside this script; run it in its folder"
 fi
@@ -143,6 +159,11 @@ for path in "$ROOT"/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor; d
     [ -e "$path" ] || continue
     kernel_value "${path#"$ROOT"}" performance "the clock rate stays up while a worker waits"
 done
+if [ "$STEADY" = yes ]; then
+    kernel_value /sys/devices/system/cpu/intel_pstate/no_turbo 1 "the clock rate does not go by heat"
+    kernel_value /sys/devices/system/cpu/cpufreq/boost 0 "the clock rate does not go by heat"
+fi
+kernel_value /proc/sys/kernel/nmi_watchdog 0 "no look for hung CPUs interrupts a worker"
 kernel_value /sys/kernel/mm/transparent_hugepage/enabled always "fewer misses of the TLB in state"
 kernel_value /proc/sys/kernel/numa_balancing 0 "no page is taken away to see who uses it"
 kernel_value /proc/sys/kernel/io_uring_disabled 0 "--runtime auto can use io_uring"
@@ -150,6 +171,13 @@ own_file /etc/security/limits.d/90-intervale.conf "$USER_NAME - memlock unlimite
     "io_uring locks its rings in memory; from the next login of $USER_NAME on"
 
 if [ -n "$CORES" ]; then
+    for CPU in $(expand "$CORES"); do
+        for path in "$ROOT/sys/devices/system/cpu/cpu$CPU"/cpuidle/state[0-9]*; do
+            latency=$(value "$path/latency")
+            [ "${latency:-0}" -gt 10 ] || continue
+            kernel_value "${path#"$ROOT"}/disable" 1 "$latency us to wake from $(value "$path/name")"
+        done
+    done
     # It would move interrupts back.
     if [ -z "$ROOT" ] && command -v systemctl >/dev/null &&
         systemctl -q is-active irqbalance 2>/dev/null; then
@@ -165,12 +193,22 @@ if [ -n "$CORES" ]; then
     done
 fi
 if [ "$BOOT" = yes ]; then
+    NOSMT=
+    if [ "$SMT" = off ]; then NOSMT=' nosmt'; fi
     own_file /etc/default/grub.d/90-intervale.cfg \
-        "GRUB_CMDLINE_LINUX=\"\$GRUB_CMDLINE_LINUX isolcpus=managed_irq,domain,$CORES nohz_full=$CORES rcu_nocbs=$CORES\"" \
+        "GRUB_CMDLINE_LINUX=\"\$GRUB_CMDLINE_LINUX isolcpus=managed_irq,domain,$CORES nohz_full=$CORES rcu_nocbs=$CORES$NOSMT\"" \
         "nothing else is scheduled on CPUs $CORES, and their clock does not tick, from the next start on"
     if command -v update-grub >/dev/null; then system update-grub; else
         say "note: make GRUB's configuration anew (no update-grub here), or add its line to your loader"
     fi
+fi
+# Last, so that undo brings the CPUs back before it gives their files their old values.
+if [ "$SMT" = off ]; then
+    case $(value "$ROOT/sys/devices/system/cpu/smt/control") in
+    on) kernel_value /sys/devices/system/cpu/smt/control off "two workers never share a core" ;;
+    off | forceoff) ;;
+    *) say "left /sys/devices/system/cpu/smt/control: these cores have one thread each" ;;
+    esac
 fi
 if [ "$UNIT" = yes ]; then
     unit=$(sed "s/@CORES@/$CORES/g; s/@USER@/$USER_NAME/g" "$(dirname "$0")/intervale@.service")

@@ -104,8 +104,14 @@ impl Profile {
             };
             return Profile::parse(&format!("tuning/{known}.toml"), text);
         }
-        let text = read_settings(Path::new(name))
-            .map_err(|error| Failure::failed(format!("--profile {name}: cannot read: {error}")))?;
+        let text = read_settings(Path::new(name)).map_err(|error| {
+            Failure::failed(format!(
+                "--profile {name}: cannot read: {error}; make one with intervale tune ... \
+                     --output {name}, write lines such as idle = \"spin\", or take one that comes \
+                     along: {}",
+                NAMED.map(|(known, _)| known).join(", ")
+            ))
+        })?;
         Profile::parse(name, &text)
     }
 

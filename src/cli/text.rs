@@ -17,6 +17,20 @@ pub(super) fn show_count(count: u64) -> String {
     text
 }
 
+/// A number with so many digits behind its point: `1234.56` as `1,234.6`.
+pub(super) fn show_decimal(value: f64, digits: usize) -> String {
+    let text = format!("{:.digits$}", value.abs());
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    let Ok(count) = whole.parse() else { return format!("{value:.digits$}") };
+    let sign = if value < 0.0 && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte)) {
+        "-"
+    } else {
+        ""
+    };
+    let point = if part.is_empty() { "" } else { "." };
+    format!("{sign}{}{point}{part}", show_count(count))
+}
+
 /// A number by its size: `950`, `12.3 k`, `4.56 M`.
 pub(super) fn show_rate(value: f64) -> String {
     let (value, unit) = match value {
@@ -69,6 +83,11 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(show_count), ["0", "999", "1,000", "1,234,567"]);
+        let decimals = [(1234.56, 1), (-1234.56, 0), (-0.04, 1), (999.96, 1), (f64::NAN, 1)];
+        assert_eq!(
+            decimals.map(|(value, digits)| show_decimal(value, digits)),
+            ["1,234.6", "-1,235", "0.0", "1,000.0", "NaN"]
+        );
         assert_eq!(
             [0.0, 950.4, 12_345.0, 4.56e6].map(show_rate),
             ["0", "950", "12.35 k", "4.56 M"]

@@ -42,6 +42,11 @@ fn rows(dir: &Dir, options: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
+/// What was said, but for how far figures of so few events can be trusted.
+fn without_trust(err: &str) -> String {
+    err.lines().filter(|line| !line.contains("(trust: ")).collect()
+}
+
 fn column(rows: &[Value], name: &str) -> Vec<String> {
     rows.iter().map(|row| row[name].to_string().trim_matches('"').to_owned()).collect()
 }
@@ -90,7 +95,7 @@ fn chains_find_what_their_stages_do_one_after_the_other() {
     assert!(unique[0]["pairs"].as_u64() > Some(0));
     // Nothing is said of a chain that gives out about what it takes.
     let bench = "bench --workload w1a --events 8000 --repeat 2 --chain 1 --check";
-    assert_eq!(dir.run(bench).ok().err, "");
+    assert_eq!(without_trust(&dir.run(bench).ok().err), "");
 }
 
 #[test]
@@ -151,6 +156,13 @@ fn bounds_are_measured_beside_the_join_without_them() {
     assert!(ran.err.contains("pairs may be fewer"), "{}", ran.err);
     let full = format!("{table} --on-full fail");
     dir.run(&full).fails(1, &["1500 are allowed"]);
+    // What was measured before is shown, as a table and on the page.
+    let some = "bench --workload w2 --events 8000 --repeat 1 --api join --max-rows none,1500";
+    let some = format!("{some} --on-full fail");
+    let ran = dir.run(&format!("{some} --plot some.html")).fails(1, &["1500 are allowed"]);
+    assert!(ran.out.lines().count() == 2 && ran.out.contains("8,000"), "{}", ran.out);
+    let page = dir.read("some.html");
+    assert!(page.contains("1500 are allowed") && page.contains("8,000"), "{page}");
     // A profile's bound is for joins: a bench has none unprompted.
     dir.write("p.toml", "max-state = \"1KiB\"\n");
     assert_eq!(column(&rows(&dir, "--profile p.toml"), "max_state"), ["none"]);
@@ -189,12 +201,12 @@ fn what_does_nothing_is_said_and_what_comes_out_alone_is_shown() {
     let mut lines = ran.out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
     let at = head.iter().position(|&name| name == "singles").expect("a column");
-    assert!(row[at].parse::<u64>().unwrap() > 0, "{row:?}");
+    assert!(row[at].replace(',', "").parse::<u64>().unwrap() > 0, "{row:?}");
     let ran = dir.run(&format!("{bench} --peer naive --cores 1")).ok();
     assert!(!ran.err.contains("--cores") && !ran.out.contains("singles"), "{}{}", ran.err, ran.out);
     assert!(ran.err.contains("--check compares them with an offline join"), "{}", ran.err);
     let ran = dir.run(&format!("{bench} --check --repeat 2")).ok();
-    assert!(ran.err.is_empty(), "{}", ran.err);
+    assert_eq!(without_trust(&ran.err), "");
 }
 
 #[test]
@@ -369,6 +381,31 @@ fn median_and_spread_stand_beside_the_best() {
 }
 
 #[test]
+fn figures_of_short_or_unsteady_repeats_are_not_trusted() {
+    let dir = Dir::new();
+    let row = rows(&dir, "--api join").remove(0);
+    assert!(row["trust"].as_str().unwrap().starts_with("short"), "{row}");
+    let seconds = row["ns_per_event"].as_f64().unwrap() * 8e3 / 1e9;
+    assert!((row["repeat_s"].as_f64().unwrap() - seconds).abs() < 1e-5, "{row}");
+    let ran = dir.run("bench --workload w2 --events 8000 --api join --plot p.html").ok();
+    let told = "1 of 1 rows are of repeats shorter than 100 ms (trust: short)";
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(lines[0].ends_with("trust") && lines[1].contains("short"), "{}", ran.out);
+    assert!(ran.err.contains(told), "{}", ran.err);
+    // The page has the notes of the table, and says how it is to be read.
+    let page = dir.read("p.html");
+    for word in [told, "between the runs only", "How to read it", "whisker", "8,000"] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    assert!(page.contains("class=\"whisker\""), "three repeats lie apart: {page}");
+    // Longer ones are, unless they lie apart.
+    let long = "bench --workload w1a --api join --events 4e6 --repeat 1 --output-format json";
+    let row: Value = serde_json::from_str(&dir.run(long).ok().out).expect("one row");
+    assert!(row["repeat_s"].as_f64() >= Some(0.1), "nobody joins 40 million a second: {row}");
+    assert_eq!(row["trust"], "ok");
+}
+
+#[test]
 fn plots_show_what_was_swept() {
     let dir = Dir::new();
     rows(&dir, "--api join --batch 16,64,256 --keys 10,1000 --plot swept.svg");
@@ -401,8 +438,17 @@ fn plots_show_what_was_swept() {
     };
     assert_eq!(ticks("text-anchor=\"middle\""), ["1", "2", "cores"], "{svg}");
     assert!(ticks("text-anchor=\"end\"").contains(&"0".to_owned()), "{svg}");
+    // More cores are to bring more events in the same time, not less CPU time.
+    assert!(svg.contains("events a second, of all cores, in wall time"), "{svg}");
     // Who is sent a chart or a page can run it again.
     rows(&dir, "--cores 1,2 --runtime threads --seed 7 --plot cores.html");
+    let page = dir.read("cores.html");
+    for word in ["events a second, of all cores, in wall time", "CPU ns an event, of all threads"] {
+        assert_eq!(page.matches(word).count(), 1, "{word}: {page}");
+    }
+    let title = "w2; engine; 8,000 events; median of 1";
+    // As the title of the document, and once where it is read.
+    assert_eq!(page.matches(title).count(), 2, "{page}");
     for text in [svg, dir.read("cores.html")] {
         assert!(text.contains("seed 7; runtime threads; simd "), "{text}");
         assert!(text.contains(&format!(">version {}, 2", env!("CARGO_PKG_VERSION"))), "{text}");
@@ -458,7 +504,8 @@ fn wrong_use_is_told_with_what_to_do() {
     ] {
         dir.run(&format!("bench --workload w2 --events 8000 {options}")).fails(2, &[told]);
     }
-    dir.run("bench --workload w2 --baseline gone.jsonl").fails(1, &["gone.jsonl"]);
+    let told = "--output-format json > gone.jsonl";
+    dir.run("bench --workload w2 --baseline gone.jsonl").fails(1, &["gone.jsonl", told]);
     for command in ["bench --workload w2", "gen --left -", "tune --workload w2"] {
         for (events, told) in [("1e30", "too large"), ("-5", "negative"), ("2.5", "no whole")] {
             let told = format!("'--events <N>': it is {told}");

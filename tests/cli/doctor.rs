@@ -25,6 +25,13 @@ const GOOD: &[(&str, &str)] = &[
     ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
     ("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc hpet\n"),
     ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state0/name", "POLL\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state0/latency", "0\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state1/name", "C1\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state1/latency", "2\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "0\n"),
+    ("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n"),
+    ("proc/sys/kernel/nmi_watchdog", "0\n"),
 ];
 
 /// Makes the good host with some files changed; a change to nothing leaves the file out.
@@ -64,7 +71,7 @@ fn expect(name: &str, status: &str, changes: &[(&str, &str)], words: &[&str]) {
     assert!(has_advice || !["warn", "bad"].contains(&status), "{finding}");
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 17] = [
     "cores",
     "quota",
     "smt",
@@ -79,6 +86,9 @@ const NAMES: [&str; 14] = [
     "memlock",
     "huge_pages",
     "clock",
+    "idle_states",
+    "turbo",
+    "nmi_watchdog",
 ];
 
 #[test]
@@ -117,7 +127,8 @@ fn a_host_that_says_nothing_is_unknown_and_no_trouble() {
 fn hidden_files_are_unknown() {
     let sys: Vec<(&str, &str)> =
         GOOD.iter().filter(|file| file.0.starts_with("sys/")).map(|file| (file.0, "")).collect();
-    for name in ["cores", "smt", "numa", "isolation", "governor", "huge_pages", "clock"] {
+    let of_sys = ["cores", "smt", "numa", "isolation", "governor", "huge_pages", "clock"];
+    for name in of_sys.into_iter().chain(["idle_states", "turbo"]) {
         expect(name, "unknown", &sys, &["/sys is not readable"]);
     }
     expect("quota", "unknown", &sys, &["control groups are not readable", "/sys/fs/cgroup"]);
@@ -248,4 +259,29 @@ fn this_host_is_looked_at() {
     assert_ne!(simd["status"], "unknown");
     let text = dir.run("doctor").ok().out;
     assert!(NAMES.iter().all(|name| text.contains(name)), "{text}");
+}
+
+#[test]
+fn what_saves_power_or_watches_is_told_with_what_it_costs() {
+    let state = |number: u32, file: &str| {
+        format!("sys/devices/system/cpu/cpu1/cpuidle/state{number}/{file}")
+    };
+    let files = [state(3, "name"), state(3, "latency"), state(3, "disable")];
+    let deep =
+        |disable| [(&files[0][..], "C6\n"), (&files[1][..], "133\n"), (&files[2][..], disable)];
+    let told = ["C6, 133 us", "waits up to 133 us", "cpupower idle-set -D 10", "--idle spin"];
+    expect("idle_states", "warn", &deep("0\n"), &told);
+    expect("idle_states", "ok", &deep("1\n"), &["C1, 2 us"]);
+    let contained = [&deep("0\n")[..], &[(".dockerenv", "x")]].concat();
+    expect("idle_states", "warn", &contained, &["not from inside a container"]);
+    let no_turbo = "sys/devices/system/cpu/intel_pstate/no_turbo";
+    expect("turbo", "ok", &[], &["on: fastest", "echo 1 | sudo tee /sys", "no_turbo"]);
+    expect("turbo", "warn", &[(no_turbo, "1\n")], &["base", "echo 0 | sudo tee /sys", "no_turbo"]);
+    let boost = |text| [(no_turbo, ""), ("sys/devices/system/cpu/cpufreq/boost", text)];
+    expect("turbo", "ok", &boost("1\n"), &["echo 0 | sudo tee /sys", "cpufreq/boost"]);
+    expect("turbo", "warn", &boost("0\n"), &["echo 1 | sudo tee /sys", "cpufreq/boost"]);
+    let watchdog = "proc/sys/kernel/nmi_watchdog";
+    let told = ["each few seconds", "sudo sysctl kernel.nmi_watchdog=0"];
+    expect("nmi_watchdog", "warn", &[(watchdog, "1\n")], &told);
+    expect("nmi_watchdog", "unknown", &[(watchdog, "")], &["/proc/sys/kernel/nmi_watchdog"]);
 }

@@ -1,5 +1,7 @@
 //! `intervale load`: what it offers, what it measures, and what it says about it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::Value;
 
 use crate::support::{Dir, number};
@@ -155,6 +157,7 @@ fn the_highest_rate_is_looked_for() {
     let tries: Vec<u64> = none[..6].iter().map(|row| number(row, "try")).collect();
     assert_eq!(tries, [1, 2].repeat(3));
     assert!(dir.read("max.svg").contains("bound on p99"), "the figures are drawn all the same");
+    let args = args.replace("max.svg", "max.html");
     let found = rows(&dir, &format!("{args} --slo 10s"));
     let best = found.last().unwrap()["max_rate"].as_f64().expect("a rate");
     let tried = &found[..found.len() - 1];
@@ -163,7 +166,98 @@ fn the_highest_rate_is_looked_for() {
     let worse = tried.iter().filter(|row| row["offered_rate"].as_f64().unwrap() > best);
     assert!(worse.clone().count() >= 2 || best >= 1e9, "{tried:?}");
     assert!(worse.clone().all(|row| row["kept_up"] == false), "{best}: {tried:?}");
-    assert!(dir.read("max.svg").contains("bound on p99"));
+    let page = dir.read("max.html");
+    assert!(page.contains("bound on p99"), "{page}");
+    // In the plot by percentile each rate is once, and the one that was found is among them.
+    let (_, tails) = page.split_once("Latency by percentile").expect("the plot");
+    let tails = tails.split_once("</svg>").expect("its end").0;
+    let legend = |line: &&str| line.ends_with("/s</text>");
+    let names = tails.lines().filter(legend).map(|line| line.split(['>', '<']).nth(2).unwrap());
+    let mut names: Vec<&str> = names.collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert!(names.len() == all && all > 2, "{names:?}");
+    // On a busy machine it is "at least".
+    let told = page.split_once("10.00 s").expect("what was found").1;
+    let told = told.trim_start_matches([':', ' ']).trim_start_matches("at ");
+    let best = told.split_once(" events/s").expect("a rate").0;
+    let pairs = of_rate(found.last().unwrap()["max_rate"].as_f64().unwrap());
+    if pairs.clone().any(|row| number(row, "pairs_measured") > 0) {
+        assert!(names.contains(&format!("{best}/s").as_str()), "{best}: {names:?}");
+    }
+}
+
+/// Runs something while every CPU has several other threads that never stop.
+fn on_busy_cpus<T>(of: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    let count = 4 * std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Also when it panics.
+        let _done = Raised(&done);
+        of()
+    })
+}
+
+struct Raised<'a>(&'a AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn waiting_for_cpus_is_measured_and_told() {
+    let dir = Dir::new();
+    let load = "--rate 20_000 --duration 500ms --idle yield --plot page.html";
+    let ran = on_busy_cpus(|| dir.run(&format!("{SMALL} {load}"))).ok();
+    let row: Value = serde_json::from_str(&ran.out).expect("one row");
+    let host = &row["host"];
+    if !std::path::Path::new("/proc/thread-self/schedstat").exists() {
+        assert!(host["workers"][0].is_null() && host["explains"].is_null(), "{row}");
+        return;
+    }
+    let worker = &host["workers"][0];
+    assert!(number(worker, "waited_ns") > 0 && number(worker, "longest_ns") > 0, "{row}");
+    // What is measured is the time after the warm-up, and after the end nothing.
+    assert!(number(worker, "over_ns") > 0, "{row}");
+    let most = (row["elapsed_s"].as_f64().unwrap() - row["warm_up_s"].as_f64().unwrap()) * 1e9;
+    assert!((number(worker, "over_ns") as f64) < most + 1e6, "{row}");
+    assert!(number(&host["producers"][0], "over_ns") > 0, "{row}");
+    assert!(["p99", "falling behind"].contains(&host["explains"].as_str().unwrap()), "{row}");
+    assert!(ran.err.contains("without a CPU for"), "{}", ran.err);
+    let page = dir.read("page.html");
+    for word in ["waited for CPU", "worker 0", "producer 0", "without a CPU for", "preempted"] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+}
+
+#[test]
+fn a_search_on_busy_cpus_says_that_the_host_was_the_limit() {
+    if !std::path::Path::new("/proc/thread-self/schedstat").exists() {
+        return;
+    }
+    let dir = Dir::new();
+    // Above what a quiet machine takes, and below what waiting takes among so many.
+    let search = "load --workload w2 --cores 1 --find-max --rate 4e3 --slo 500us --duration 300ms";
+    let ran = on_busy_cpus(|| dir.run(&format!("{search} --output-format json")));
+    let rows: Vec<Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let last = rows.last().expect("the last line");
+    assert_eq!(last["limit"], "host", "{rows:?}");
+    assert!(number(&last["spoiled"], "waited_ns") > 0, "{last}");
+    let spoiled = |row: &&Value| row["offered_rate"] == last["spoiled"]["rate"];
+    let tries: Vec<&Value> = rows[..rows.len() - 1].iter().filter(spoiled).collect();
+    assert!(tries.len() > 2, "it is tried more often than twice: {rows:?}");
+    assert!(tries.iter().any(|row| row["disturbed"] == true), "{rows:?}");
 }
 
 #[test]

@@ -54,7 +54,10 @@ fn a_wrong_profile_is_refused_with_its_file_and_line() {
     dir.write("p.toml", "linger = \"1 fortnight\"\n");
     dir.run(&format!("{LOAD} --profile p.toml")).fails(2, &["p.toml, line 1", "linger"]);
     dir.run(&format!("{LOAD} --profile fastest")).fails(2, &["fastest", "latency, throughput"]);
-    dir.run(&format!("{LOAD} --profile no/p.toml")).fails(1, &["no/p.toml", "cannot read"]);
+    dir.run(&format!("{LOAD} --profile no/p.toml")).fails(
+        1,
+        &["no/p.toml", "cannot read", "intervale tune ... --output no/p.toml", "shared-vm"],
+    );
     // Values that this host or command cannot have say where they are from.
     dir.write("p.toml", "# other host\ncores = \"900-903\"\n");
     let load = LOAD.replace("--cores 1 ", "");

@@ -226,3 +226,48 @@ fn silent_after(row: &str) {
     assert_eq!(lines.next(), None);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+/// What a join that found nothing says at its end; its result and status are what they were.
+fn hint(dir: &Dir, args: &str) -> Option<String> {
+    let ran = dir.run(&format!("join {JOIN} {args}")).ok();
+    assert_eq!(ran.out.lines().count(), 1 + ran.out.lines().skip(1).count(), "{}", ran.out);
+    let hint = ran.err.lines().find_map(|line| line.strip_prefix("warning: nothing matched"));
+    hint.map(str::to_owned)
+}
+
+#[test]
+fn a_join_that_finds_nothing_says_what_to_look_at() {
+    let dir = Dir::new();
+    let file = |name: &str, ids: &str, time: &dyn Fn(i64) -> i64| {
+        let lines = ids.chars().zip(0..).map(|(id, row)| format!("{id},{}\n", T + time(row)));
+        dir.write(name, format!("id,ts\n{}", lines.collect::<String>()));
+    };
+    let up = |row: i64| row * 100;
+    file("l.csv", "abcdefgh", &up);
+    file("r.csv", "abcdefgh", &up);
+    assert_eq!(hint(&dir, ""), None, "there are pairs");
+    // Times that only go down, as those of a wrong column may: the rest is late.
+    file("r.csv", "stuvwxyz", &|row| 1_000_000 - row * 10_000);
+    let told = hint(&dir, "--deterministic").expect("a hint");
+    assert!(told.contains("look at --on") || told.contains("Look at --on"), "{told}");
+    file("l.csv", "abcdefgh", &|row| 1_000_000 - row * 10_000);
+    let told = hint(&dir, "--deterministic").expect("a hint");
+    for word in ["most rows were late: 7 of 8 left rows (time ts)", "--time-format", "calibrate"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    // Keys that never occur on the other side.
+    file("l.csv", "abcdefgh", &up);
+    file("r.csv", "stuvwxyz", &up);
+    let told = hint(&dir, "").expect("a hint");
+    for word in ["of 8 left and 8 right rows", "no two have the same key (left id, right id)"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    // What has no match is what is asked for; and of nothing there is nothing to find.
+    assert_eq!(hint(&dir, "--type anti"), None);
+    assert!(hint(&dir, "--type left").is_some());
+    file("r.csv", "", &up);
+    assert_eq!(hint(&dir, ""), None);
+    file("r.csv", "abcdefgh", &up);
+    let told = hint(&dir, "--where id>id_right").expect("a hint");
+    assert!(told.contains("--where refused every pair"), "{told}");
+}

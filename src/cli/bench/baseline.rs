@@ -52,7 +52,13 @@ impl Baseline {
     /// [`Failure`] says what is wrong with the file, and where.
     pub(super) fn read(path: &Path) -> Result<Baseline, Failure> {
         let about = |what: &dyn std::fmt::Display| format!("--baseline {}: {what}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::failed(about(&error)))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::failed(about(&format_args!(
+                "{error}; save a run first, with the same options but --baseline, as intervale \
+                 bench ... --output-format json > {}",
+                path.display()
+            )))
+        })?;
         let mut rows = Vec::new();
         for (line, number) in text.lines().zip(1..) {
             match serde_json::from_str(line) {

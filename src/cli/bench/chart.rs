@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cli::bench::report::{Row, SWEPT, figures, varies};
 use crate::cli::machine;
 use crate::cli::plot::{AxisText, Chart, Form, Page, Part, Point, Scale, Series};
-use crate::cli::text::show_count;
+use crate::cli::text::{show_count, show_rate};
 
 /// What can stand along the axis, if it was swept: the first that was. All but the skew are counts.
 const ACROSS: [(&str, &str); 7] = [
@@ -21,18 +21,81 @@ const ACROSS: [(&str, &str); 7] = [
 /// From here on an axis is logarithmic.
 const LOG_FROM: f64 = 20.0;
 
-/// The chart with what it is of below it, and the page that has the figures as well. `stopped` says
-/// what was not measured, if the bench was ended early.
-pub(super) fn plots(rows: &[Row], stopped: Option<&str>) -> (Chart, Page) {
+/// The chart with what it is of below it, and the page that has the figures and `notes` as well.
+/// `stopped` says what was not measured, if the bench was ended early.
+pub(super) fn plots(rows: &[Row], stopped: Option<&str>, notes: &[String]) -> (Chart, Page) {
     let facts = facts(rows);
     let mut parts: Vec<Part> =
         stopped.map(|told| Part::Verdict(told.to_owned(), false)).into_iter().collect();
-    parts.extend([Part::Chart(Box::new(chart(rows))), Part::Table(figures(rows))]);
+    parts.extend(notes.iter().map(|note| Part::Verdict(format!("Note: {note}"), false)));
+    // What more cores bring is seen in what they do together, in wall time.
+    let figures_of: &[&Figure] = match across(rows) {
+        Some(("cores", _)) => &[&EVENTS, &CPU],
+        _ => &[&CPU],
+    };
+    let charts = figures_of.iter().map(|figure| {
+        // The page's own title says what it is of.
+        let title = figure.title.to_owned();
+        Part::Chart(Box::new(Chart { title, ..chart(rows, figure) }))
+    });
+    parts.extend(charts);
+    parts.push(Part::Table(figures(rows)));
+    parts.extend([Part::Heading("How to read it".to_owned()), Part::List(reading())]);
     parts.extend([Part::Heading("What was run".to_owned()), Part::List(facts.clone())]);
-    let mut alone = chart(rows);
-    alone.caption = stopped.map(str::to_owned).into_iter().chain(facts).collect();
-    let page = Page { title: alone.title.clone(), parts };
-    (alone, page)
+    let mut alone = chart(rows, figures_of[0]);
+    alone.title = format!("{}: {}", figures_of[0].title, title(rows));
+    alone.caption = stopped.map(str::to_owned).into_iter().chain(notes.iter().cloned()).collect();
+    alone.caption.extend(facts);
+    (alone, Page { title: format!("Bench: {}", title(rows)), parts })
+}
+
+/// What is drawn.
+struct Figure {
+    title: &'static str,
+    label: &'static str,
+    /// Median, least and most over the repeats, if the row has them.
+    of: fn(&Row) -> Option<[f64; 3]>,
+    show: fn(f64) -> String,
+}
+
+const CPU: Figure = Figure {
+    title: "CPU time an event",
+    label: "CPU ns an event, of all threads: less is better",
+    of: |row| {
+        let names = ["cpu_ns_per_event_median", "cpu_ns_per_event", "cpu_ns_per_event_max"];
+        let [median, least, most] = names.map(|name| row.number(name));
+        Some([median?, least?, most?])
+    },
+    // Of a few ns, ticks are parts of one.
+    show: |value| format!("{}", (value * 1e3).round() / 1e3),
+};
+
+const EVENTS: Figure = Figure {
+    title: "Events a second",
+    label: "events a second, of all cores, in wall time: more is better",
+    of: |row| {
+        let names = ["ns_per_event_median", "ns_per_event_max", "ns_per_event"];
+        let rate = |name: &str| row.number(name).filter(|&ns| ns > 0.0).map(|ns| 1e9 / ns);
+        let [median, least, most] = names.map(rate);
+        Some([median?, least?, most?])
+    },
+    show: show_rate,
+};
+
+fn reading() -> Vec<String> {
+    [
+        "Drawn is the median of the repeats, with a whisker from the least to the most. Where the \
+         whiskers of two rows overlap, the bench has shown no difference between them.",
+        "The table's ns are the best repeat's, which the machine disturbed least; the median and \
+         the spread (from best to worst, of the median) stand beside them.",
+        "wall ns is the time that passed, an event; cpu ns the CPU time of all threads. On several \
+         cores wall time falls and CPU time does not: events a second is what more cores bring.",
+        "Pairs and checksum of all repeats are the same, or the bench fails.",
+        "Compare rows of one page. Another day is another machine: bench --baseline looks at how \
+         fast the machine was both times.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 /// What somebody else needs to run it again.
@@ -60,7 +123,7 @@ fn title(rows: &[Row]) -> String {
     let events = rows.first().and_then(|row| row.number("events")).unwrap_or_default();
     let [workload, api, repeat] = ["workload", "api", "repeat"].map(|name| values(rows, name));
     let events = show_count(events as u64);
-    format!("CPU time an event: {workload}; {api}; {events} events; best of {repeat}")
+    format!("{workload}; {api}; {events} events; median of {repeat}")
 }
 
 /// Values that were swept are ticks, if they are few.
@@ -75,15 +138,20 @@ fn ticks(series: &[Series], is_swept: bool) -> Vec<f64> {
     if is_swept && values.len() > TICKS_MAX { Vec::new() } else { values }
 }
 
-/// CPU time an event over what was swept, a line for each of the rest; where nothing with numbers
-/// was, a bar a row.
-fn chart(rows: &[Row]) -> Chart {
+/// What stands along the axis, with its label.
+fn across(rows: &[Row]) -> Option<(&'static str, &'static str)> {
     let is_across =
         |name: &str| varies(rows, name) && rows.iter().all(|row| row.number(name).is_some());
-    let across = ACROSS.into_iter().find(|(name, _)| is_across(name));
+    ACROSS.into_iter().find(|(name, _)| is_across(name))
+}
+
+/// A figure over what was swept, a line for each of the rest; where nothing with numbers was, a bar
+/// a row.
+fn chart(rows: &[Row], figure: &Figure) -> Chart {
+    let across = across(rows);
     let series = match across {
-        Some((name, _)) => lines(rows, name),
-        None => bars(rows),
+        Some((name, _)) => lines(rows, name, figure),
+        None => bars(rows, figure),
     };
     let show: fn(f64) -> String = match across {
         // Ticks are sums of steps that are not exact, such as 0.2.
@@ -91,7 +159,7 @@ fn chart(rows: &[Row]) -> Chart {
         _ => |value| if value.fract() == 0.0 { show_count(value as u64) } else { String::new() },
     };
     Chart {
-        title: title(rows),
+        title: String::new(),
         x: AxisText {
             label: across.map_or("configuration, by its number", |(_, label)| label).to_owned(),
             scale: match across {
@@ -103,11 +171,10 @@ fn chart(rows: &[Row]) -> Chart {
             show,
         },
         y: AxisText {
-            label: "CPU ns an event".to_owned(),
+            label: figure.label.to_owned(),
             scale: Scale::FromZero,
             ticks: Vec::new(),
-            // Of a few ns, ticks are parts of one.
-            show: |value| format!("{}", (value * 1e3).round() / 1e3),
+            show: figure.show,
         },
         series,
         bounds: Vec::new(),
@@ -126,14 +193,17 @@ fn scale(series: &[Series], across: &str) -> Scale {
     }
 }
 
-fn lines(rows: &[Row], across: &str) -> Vec<Series> {
+fn point(row: &Row, x: f64, figure: &Figure) -> Option<Point> {
+    let [y, least, most] = (figure.of)(row)?;
+    Some(Point { x, y, is_hollow: false, range: Some((least, most)) })
+}
+
+fn lines(rows: &[Row], across: &str, figure: &Figure) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let name = label(rows, row, across);
-        let (Some(x), Some(y)) = (row.number(across), row.number("cpu_ns_per_event")) else {
-            continue;
-        };
-        let point = Point { x, y, is_hollow: false };
+        let at = row.number(across).and_then(|x| point(row, x, figure));
+        let Some(point) = at else { continue };
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
             None => series.push(Series { name, points: vec![point], form: Form::Line }),
@@ -145,10 +215,9 @@ fn lines(rows: &[Row], across: &str) -> Vec<Series> {
     series
 }
 
-fn bars(rows: &[Row]) -> Vec<Series> {
+fn bars(rows: &[Row], figure: &Figure) -> Vec<Series> {
     let bar = |(row, place): (&Row, u32)| {
-        let y = row.number("cpu_ns_per_event").unwrap_or_default();
-        let points = vec![Point { x: f64::from(place), y, is_hollow: false }];
+        let points = point(row, f64::from(place), figure).into_iter().collect();
         Series { name: format!("{place}: {}", label(rows, row, "")), points, form: Form::Bars }
     };
     rows.iter().zip(1..).map(bar).collect()

@@ -43,12 +43,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut yardstick = Yardstick::new();
     let machine = Machine::read();
     let mut done = 0;
-    for config in &configs {
-        let (measured, is_whole) = measure(config, configs.len(), &mut yardstick)?;
+    let mut failed = None;
+    'configs: for config in &configs {
+        let (measured, is_whole) = match measure(config, configs.len(), &mut yardstick) {
+            Ok(measured) => measured,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        };
         for row in measured {
             let mut row = Row::new(config, &row, &machine);
             if let Some(baseline) = &baseline {
-                baseline.judge(&mut row)?;
+                if let Err(error) = baseline.judge(&mut row) {
+                    failed = Some(error);
+                    break 'configs;
+                }
             }
             print(args.output_format, &row, rows.is_empty())?;
             rows.push(row);
@@ -58,15 +68,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         done += 1;
     }
-    if args.output_format == Format::Text {
+    let notes = report::notes(&rows);
+    // What was measured is shown, whatever came after it.
+    if args.output_format == Format::Text && (failed.is_none() || !rows.is_empty()) {
         out(&report::table(&rows))?;
-        let notes = [report::unchecked(&rows), report::fewer(&rows), report::without_spread(&rows)];
-        notes.into_iter().flatten().for_each(|note| Console::stderr().note(note));
+        notes.iter().for_each(|note| Console::stderr().note(note));
     }
     let stopped = os::interrupted().filter(|_| done < configs.len());
     let stopped = stopped.map(|signal| stopped_by(signal, done, configs.len(), &rows));
+    let stopped = failed.or(stopped);
     if let Some(plot) = args.plot.as_ref().filter(|_| !rows.is_empty()) {
-        let (chart, page) = chart::plots(&rows, stopped.as_ref().and_then(Failure::message));
+        let (chart, page) =
+            chart::plots(&rows, stopped.as_ref().and_then(Failure::message), &notes);
         plot.open()?.write_page(&chart, &page)?;
     }
     match (stopped, &baseline) {

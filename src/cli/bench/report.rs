@@ -7,6 +7,7 @@ use crate::cli::bench::args::{NONE, OrNone};
 use crate::cli::bench::baseline::gives_up;
 use crate::cli::layout::AUTO;
 use crate::cli::machine::{COMMIT, Machine};
+use crate::cli::text::{show_count, show_decimal};
 use crate::exchange::HotKeys;
 use crate::runtime::RuntimeKind;
 use crate::state::Simd;
@@ -86,10 +87,13 @@ impl Row {
         let wall_s = row.ns_per_event.best * row.events as f64 / 1e9;
         let events_per_s = (row.events as f64 / wall_s).round();
         let has_spread = row.repeat > 1;
+        let repeat_s = (wall_s * 1e6).round() / 1e6;
         self.extend(spread("ns_per_event", row.ns_per_event, has_spread));
         self.extend(spread("cpu_ns_per_event", row.cpu_ns_per_event, has_spread));
         self.extend([
             ("finish_cpu_ns_per_event", hundredths(row.finish_cpu_ns_per_event)),
+            ("repeat_s", json!(repeat_s)),
+            ("trust", json!(trust(row, wall_s))),
             ("events_per_s", json!(events_per_s)),
             ("events_per_s_per_core", json!((events_per_s / row.cores as f64).round())),
             ("pairs", json!(row.outcome.pairs)),
@@ -169,6 +173,23 @@ impl Row {
             text => text,
         };
         self.0.keys().map(cell).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// A repeat that takes less than this is measured with the first touches of its memory, one turn of
+/// the scheduler and the clock's own steps in it.
+const REPEAT_S_MIN: f64 = 0.1;
+/// Repeats whose CPU time lies further apart than this share of the median tell of the machine.
+const SPREAD_MAX: f64 = 0.15;
+
+/// Whether a row's figures are worth comparing: `ok`, or why not.
+fn trust(row: &BenchRow, wall_s: f64) -> &'static str {
+    let is_unsteady = row.cpu_ns_per_event.share() > SPREAD_MAX;
+    match (wall_s < REPEAT_S_MIN, is_unsteady) {
+        (true, true) => "short, unsteady",
+        (true, false) => "short",
+        (false, true) => "unsteady",
+        (false, false) => "ok",
     }
 }
 
@@ -314,9 +335,9 @@ fn columns(rows: &[Row]) -> (Vec<Vec<String>>, usize) {
     let mut columns: Vec<Vec<String>> = Vec::new();
     let mut texts = 0;
     let mut add_text = |heading: &str, name: &str| {
-        let cell = |row: &Row| match row.text(name) {
-            text if text.is_empty() => "-".to_owned(),
-            text => text,
+        let cell = |row: &Row| match row.get(name).as_u64() {
+            Some(count) => show_count(count),
+            None => Some(row.text(name)).filter(|text| !text.is_empty()).unwrap_or("-".to_owned()),
         };
         let cells = rows.iter().map(cell);
         columns.push(std::iter::once(heading.to_owned()).chain(cells).collect());
@@ -329,12 +350,16 @@ fn columns(rows: &[Row]) -> (Vec<Vec<String>>, usize) {
     for (heading, name, digits, unit) in FIGURES {
         if has(name) || name.starts_with("step") {
             let cell = |row: &Row| {
-                let value = row.number(name).map(|value| format!("{:.digits$}", value / unit));
+                let value = row.number(name).map(|value| show_decimal(value / unit, digits));
                 value.unwrap_or_else(|| "-".to_owned())
             };
             columns
                 .push(std::iter::once(heading.to_owned()).chain(rows.iter().map(cell)).collect());
         }
+    }
+    if !untrusted(rows).is_empty() {
+        let cells = rows.iter().map(|row| row.text("trust"));
+        columns.push(std::iter::once("trust".to_owned()).chain(cells).collect());
     }
     if rows.iter().any(|row| !row.get("verdict").is_null()) {
         let cells = rows.iter().map(verdict);
@@ -343,8 +368,37 @@ fn columns(rows: &[Row]) -> (Vec<Vec<String>>, usize) {
     (columns, texts)
 }
 
+/// What is to be said of all of them.
+pub(super) fn notes(rows: &[Row]) -> Vec<String> {
+    let known = [unchecked(rows), fewer(rows), without_spread(rows)];
+    known.into_iter().flatten().map(str::to_owned).chain(untrusted(rows)).collect()
+}
+
+/// What is to be said where figures are not to be relied on.
+fn untrusted(rows: &[Row]) -> Vec<String> {
+    let of = |why: &str| rows.iter().filter(|row| row.text("trust").contains(why)).count();
+    let mut notes = Vec::new();
+    let all = rows.len();
+    if let short @ 1.. = of("short") {
+        notes.push(format!(
+            "{short} of {all} rows are of repeats shorter than {:.0} ms (trust: short), too short \
+             to be relied on; give more --events",
+            REPEAT_S_MIN * 1e3
+        ));
+    }
+    if let unsteady @ 1.. = of("unsteady") {
+        notes.push(format!(
+            "the repeats of {unsteady} of {all} rows lie more than {:.0} % apart (trust: \
+             unsteady), so differences of that size say nothing; give more --events, or a quieter \
+             machine",
+            SPREAD_MAX * 100.0
+        ));
+    }
+    notes
+}
+
 /// What is to be said where pairs were compared with nothing but themselves.
-pub(super) fn unchecked(rows: &[Row]) -> Option<&'static str> {
+fn unchecked(rows: &[Row]) -> Option<&'static str> {
     rows.iter().any(|row| row.text("checked_against") == FIRST_RUN).then_some(
         "pairs and checksums were compared between the runs only, as no outcome is known of this \
          size; --check compares them with an offline join",
@@ -352,7 +406,7 @@ pub(super) fn unchecked(rows: &[Row]) -> Option<&'static str> {
 }
 
 /// What is to be said where rows were given up.
-pub(super) fn fewer(rows: &[Row]) -> Option<&'static str> {
+fn fewer(rows: &[Row]) -> Option<&'static str> {
     rows.iter().any(gives_up).then_some(
         "--ttl and --on-full shed give rows up, so their pairs may be fewer, and others in each \
          run: they are those of the first one",
@@ -383,7 +437,7 @@ fn verdict(row: &Row) -> String {
 }
 
 /// What is to be said where there was one repeat.
-pub(super) fn without_spread(rows: &[Row]) -> Option<&'static str> {
+fn without_spread(rows: &[Row]) -> Option<&'static str> {
     rows.iter().any(|row| row.get("repeat") == 1).then_some(
         "one repeat: no spread, so nobody knows how far the figures would lie apart; --repeat 3",
     )

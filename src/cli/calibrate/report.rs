@@ -196,6 +196,7 @@ impl Suggestions {
             x: (seconds(bar.from) + seconds(bar.to)) / 2.0,
             y: bar.count as f64,
             is_hollow: false,
+            range: None,
         };
         let mut marks = Vec::new();
         if let Some(shown) = self.shown() {

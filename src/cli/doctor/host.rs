@@ -23,6 +23,13 @@ pub(super) struct Host {
     pub(super) throttled: Option<(u64, u64)>,
     /// By allowed CPU, where one is known.
     pub(super) governors: Vec<String>,
+    /// Of the allowed CPUs, the idle state that is left last, of those that are not switched off:
+    /// its name and how long waking from it takes, in us.
+    pub(super) idle_state: Option<(String, u64)>,
+    /// Whether the clock rate may go above what is always kept.
+    pub(super) turbo: Option<Turbo>,
+    /// Whether the kernel looks for CPUs that hang by interrupting each from time to time.
+    pub(super) nmi_watchdog: Option<bool>,
     pub(super) is_virtual: bool,
     /// Whether a container runtime has left its mark.
     pub(super) is_container: bool,
@@ -37,6 +44,15 @@ pub(super) struct Host {
     pub(super) stolen: Option<f64>,
     /// Threads that ran or wanted to, over the last minute.
     pub(super) load: Option<f64>,
+}
+
+/// The switch of the higher clock rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turbo {
+    pub(super) is_on: bool,
+    /// The file, and what switches it on and off there.
+    pub(super) path: &'static str,
+    pub(super) on_off: [&'static str; 2],
 }
 
 impl Host {
@@ -71,6 +87,12 @@ impl Host {
             isolated: read_list(&cpus.join("isolated")),
             throttled: throttled(root),
             governors,
+            idle_state: of_cpu("cpuidle")
+                .iter()
+                .filter_map(|path| deepest(path))
+                .max_by_key(|s| s.1),
+            turbo: turbo(root),
+            nmi_watchdog: read(&root.join("proc/sys/kernel/nmi_watchdog")).map(|text| text != "0"),
             is_virtual: flags(&cpuinfo).any(|flag| flag == "hypervisor"),
             is_container: [".dockerenv", "run/.containerenv"]
                 .iter()
@@ -126,6 +148,29 @@ fn simd_of(cpuinfo: &str) -> Option<Simd> {
     } else {
         flags(cpuinfo).next().map(|_| Simd::Scalar)
     }
+}
+
+/// The idle state of a CPU that takes longest to leave, of those that it may enter.
+fn deepest(cpuidle: &Path) -> Option<(String, u64)> {
+    let states = fs::read_dir(cpuidle).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let state = |path: PathBuf| {
+        let us: u64 = read(&path.join("latency"))?.parse().ok()?;
+        let is_off = read(&path.join("disable")).is_some_and(|text| text != "0");
+        (!is_off).then_some((read(&path.join("name"))?, us))
+    };
+    states.filter_map(state).max_by_key(|(_, us)| *us)
+}
+
+/// Intel's own driver has a switch of its own; the others have one in common.
+fn turbo(root: &Path) -> Option<Turbo> {
+    let switches = [
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", ["0", "1"]),
+        ("/sys/devices/system/cpu/cpufreq/boost", ["1", "0"]),
+    ];
+    switches.into_iter().find_map(|(path, on_off)| {
+        let text = read(&root.join(path.trim_start_matches('/')))?;
+        Some(Turbo { is_on: text == on_off[0], path, on_off })
+    })
 }
 
 /// The share of stolen time in the sum line of `/proc/stat`.

@@ -30,6 +30,11 @@ pub(super) struct ExpressionPlan {
 }
 
 impl ExpressionPlan {
+    /// Whether there is a condition on pairs.
+    pub(super) fn has_condition(&self) -> bool {
+        self.condition.is_some()
+    }
+
     /// Makes sense of the options.
     ///
     /// # Errors

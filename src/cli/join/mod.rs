@@ -6,6 +6,7 @@ mod bounds;
 mod chain;
 mod expressions;
 mod feeds;
+mod hint;
 mod late;
 mod left_out;
 mod matching;

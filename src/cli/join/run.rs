@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cli::join::args::{OnFull, Stats, When};
 use crate::cli::join::expressions::Expressions;
 use crate::cli::join::feeds::{self, Feeds, SourceTimes};
+use crate::cli::join::hint;
 use crate::cli::join::late;
 use crate::cli::join::left_out;
 use crate::cli::join::open::open;
@@ -263,6 +264,9 @@ pub(super) fn conclude(
     let report = report(plan, unit, &done, outputs, feeds, signal.is_some());
     warn_of_missing_keys(plan, &report, console);
     warn_of_rows_shed(&report, console);
+    if let Some(hint) = hint::nothing_matched(plan, &report).filter(|_| failure.is_ok()) {
+        console.warning(&hint);
+    }
     write_report(plan, &report, outputs.stats.as_ref(), console)?;
     failure
 }

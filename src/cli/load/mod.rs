@@ -1,6 +1,7 @@
 //! `intervale load`: latency at a given load, without coordinated omission.
 
 mod args;
+mod host;
 mod page;
 mod report;
 mod scenario;
@@ -20,9 +21,10 @@ use crate::cli::{Console, Failure, StopSignal, os, out, out_line};
 use crate::workload::Events;
 use crate::workload::bench::OFFLINE_JOIN;
 use crate::workload::load::{
-    self, LoadPlan, LoadRun, Scenario, Supply, joined_offline, scenario_events,
+    self, LoadPlan, LoadRun, Scenario, Supply, Tried, joined_offline, scenario_events,
 };
 use args::Rates;
+use host::Spoiled;
 use report::Row;
 
 /// A load that takes so long is announced on a terminal.
@@ -90,6 +92,10 @@ struct Max {
     lowest_pairs: u64,
     /// It was stopped: this is the highest good rate so far.
     stopped: bool,
+    /// The next rate above, if the host and not the engine was what missed the bound there.
+    spoiled: Option<Spoiled>,
+    /// Whether threads can tell what they waited for CPUs.
+    host_known: bool,
 }
 
 /// Fails if a soak found that something grows.
@@ -117,6 +123,18 @@ fn none_found(rows: &[Row], max: Option<Max>) -> Result<(), Failure> {
 
 fn max_text(max: Max) -> String {
     let slo = show_ns(max.slo_ns);
+    if let Some(spoiled) = max.spoiled.filter(|_| !max.stopped) {
+        let at_least = max.rate.map_or_else(
+            || format!("no rate was seen with p99 within {slo}"),
+            |rate| format!("p99 is within {slo} at {} events/s at least", show_rate(rate).trim()),
+        );
+        return format!(
+            "{at_least}; the engine's own limit is not known: at {} events/s the host took the CPU \
+             away ({}), which explains that it was missed. Measure on a quieter machine",
+            show_rate(spoiled.rate).trim(),
+            spoiled.text()
+        );
+    }
     match (max.rate, max.stopped) {
         (Some(rate), stopped) => format!(
             "highest rate with p99 within {slo}{}: {} events/s",
@@ -175,7 +193,7 @@ impl Runner<'_> {
             let plan = LoadPlan { rate: rate.round(), ..plan.clone() };
             self.prepare(&plan)?;
             self.load(plan, Some(slo_ns))?;
-            Ok::<bool, Failure>(self.rows.last().is_some_and(|row| row.holds(slo_ns)))
+            Ok::<Tried, Failure>(self.rows.last().map_or(Tried::Bad, Row::tried))
         });
         let good = self.rows.iter().filter(|row| !row.run.stopped && row.holds(slo_ns));
         let best = good.map(|row| row.plan.rate).max_by(f64::total_cmp);
@@ -195,7 +213,9 @@ impl Runner<'_> {
         };
         let lowest_pairs = lowest.map_or(0, |row| row.run.latency_ns.len());
         let lowest = lowest.map(|row| (row.plan.rate, p99(row.plan.rate)));
-        self.max = Some(Max { rate, slo_ns, lowest, lowest_pairs, stopped });
+        let spoiled = Spoiled::of(&self.rows, rate);
+        let host_known = self.rows.iter().any(|row| row.run.host.worst_worker().is_some());
+        self.max = Some(Max { rate, slo_ns, lowest, lowest_pairs, stopped, spoiled, host_known });
         found.map(drop)
     }
 
@@ -292,9 +312,18 @@ impl Runner<'_> {
             .filter(|row| (row.plan.rate, row.plan.scenario) == (plan.rate, plan.scenario));
         let number = tries.count() as u32 + 1;
         let seed = self.args.seed();
-        let meets_bound = None;
-        let mut row = Row { plan, run, seed, number, meets_bound, checked_against, soak, warnings };
-        row.meets_bound = slo_ns.map(|slo_ns| row.holds(slo_ns));
+        let mut row = Row {
+            plan,
+            run,
+            seed,
+            number,
+            meets_bound: None,
+            is_disturbed: false,
+            checked_against,
+            soak,
+            warnings,
+        };
+        slo_ns.iter().for_each(|&slo_ns| row.judge(slo_ns));
         if self.args.is_json() {
             out_line(&row.json(self.args).to_string())?;
         }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::cli::join::show_size;
+use crate::cli::load::host;
 use crate::cli::load::report::{self, Row, latency_axis};
 use crate::cli::load::soak::in_use;
 use crate::cli::load::{Max, max_text, warnings};
@@ -30,7 +31,10 @@ pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
         parts.push(Part::Verdict(format!("Soak: {conclusion}"), is_good));
     }
     if let Some(max) = max {
-        parts.push(Part::Verdict(max_text(max), max.rate.is_some() && !max.stopped));
+        parts.push(Part::Verdict(
+            max_text(max),
+            max.rate.is_some() && !max.stopped && max.spoiled.is_none(),
+        ));
     }
     if let Some(stopped) = report::stopped(rows) {
         parts.push(Part::Verdict(stopped, false));
@@ -51,27 +55,44 @@ pub(super) fn page(rows: &[Row], max: Option<Max>) -> Page {
         let chart = Chart { caption: Vec::new(), ..report::chart(rows, max) };
         parts.push(Part::Chart(Box::new(chart)));
     }
-    if rows.len() > ROWS_PLOTTED_MAX {
-        let all = rows.len();
+    let all = report::best_tries(rows).len();
+    if all > ROWS_PLOTTED_MAX || all < rows.len() {
         parts.push(Part::Paragraph(format!(
-            "Drawn one by one are {ROWS_PLOTTED_MAX} of the {all} loads, from the lowest rate to \
-             the highest; the figures of all are in the table."
+            "Drawn one by one are {} of the {} loads, from the lowest rate to the highest, of a \
+             rate that was tried more than once the best try; the figures of all are in the table.",
+            all.min(ROWS_PLOTTED_MAX),
+            rows.len()
         )));
     }
-    parts.push(Part::Chart(Box::new(tails(rows))));
-    for row in chosen(rows) {
+    let best = report::best_tries(rows);
+    let drawn = chosen(&best, max.and_then(|max| max.rate));
+    parts.push(Part::Chart(Box::new(tails(rows, &drawn))));
+    for row in drawn {
         over_time(row, rows, &mut parts);
     }
+    parts.push(Part::Heading("What threads waited for CPUs".to_owned()));
+    parts.push(Part::Paragraph(host::footnote(rows) + "."));
+    parts.push(Part::Table(host::threads(rows)));
     parts.extend([Part::Heading("What was run".to_owned()), Part::List(run_facts(rows))]);
     parts.extend([Part::Heading("How to read it".to_owned()), Part::List(reading())]);
     Page { title: format!("Latency of {workload} under load"), parts }
 }
 
-/// At most so many rows, from the first to the last.
-fn chosen(rows: &[Row]) -> Vec<&Row> {
+/// At most so many rows, from the first to the last, and the one of the rate that was found.
+fn chosen<'a>(rows: &[&'a Row], found: Option<f64>) -> Vec<&'a Row> {
     let count = rows.len().min(ROWS_PLOTTED_MAX);
     let place = |index: usize| index * (rows.len() - 1) / (count - 1).max(1);
-    (0..count).map(|index| &rows[place(index)]).collect()
+    let mut places: Vec<usize> = (0..count).map(place).collect();
+    let found = rows.iter().position(|row| Some(row.plan.rate) == found);
+    if let Some(found) = found.filter(|found| !places.contains(found)) {
+        // It takes the place of its neighbour, which is neither the first nor the last.
+        let inner = 1..count.saturating_sub(1);
+        let near = inner.min_by_key(|&index| places[index].abs_diff(found));
+        if let Some(near) = near {
+            places[near] = found;
+        }
+    }
+    places.into_iter().map(|place| rows[place]).collect()
 }
 
 fn summary(rows: &[Row]) -> String {
@@ -81,7 +102,7 @@ fn summary(rows: &[Row]) -> String {
 }
 
 /// Latency by percentile: the whole distribution, a line a row.
-fn tails(rows: &[Row]) -> Chart {
+fn tails(rows: &[Row], drawn: &[&Row]) -> Chart {
     let line = |row: &Row| {
         let latency = &row.run.latency_ns;
         // Beyond the last pair a percentile says nothing new.
@@ -90,7 +111,7 @@ fn tails(rows: &[Row]) -> Chart {
         let point = |step: i32| {
             let one_in = 10f64.powf(f64::from(step) / f64::from(TAIL_STEPS));
             let y = latency.value_at_quantile(1.0 - 1.0 / one_in) as f64;
-            Point { x: one_in, y, is_hollow: false }
+            Point { x: one_in, y, is_hollow: false, range: None }
         };
         let points = if latency.is_empty() { Vec::new() } else { (1..=steps).map(point).collect() };
         Series { name: row.short_name(rows), points, form: Form::Trace }
@@ -108,7 +129,7 @@ fn tails(rows: &[Row]) -> Chart {
             },
         },
         y: latency_axis("latency from the due time"),
-        series: chosen(rows).into_iter().map(line).collect(),
+        series: drawn.iter().map(|row| line(row)).collect(),
         bounds: Vec::new(),
         marks: Vec::new(),
         caption: Vec::new(),
@@ -183,7 +204,7 @@ fn over_time(row: &Row, rows: &[Row], parts: &mut Vec<Part>) {
 
 fn series(name: &str, samples: &[Sample], of: Of<'_>) -> Series {
     let point = |sample: &Sample| {
-        Some(Point { x: sample.at.as_secs_f64(), y: of(sample)?, is_hollow: false })
+        Some(Point { x: sample.at.as_secs_f64(), y: of(sample)?, is_hollow: false, range: None })
     };
     Series {
         name: name.to_owned(),
@@ -223,6 +244,13 @@ fn reading() -> Vec<String> {
          again: of that there is at most as much as is in use, and 8 MiB for each side and core. \
          Rows go by the bucket, so both are saws, and what is judged in a soak is what is in use, \
          beside the memory of the whole process.",
+        "A thread that waited for a CPU was ready to run while something else ran there: the \
+         kernel's own count, over the measured part, looked at by the thread after about each \
+         millisecond of work. It explains p99 where 0.5 % of the pairs or more came due during \
+         waits of a quarter of p99 or more (routine waking, 50 us each time, taken off): what \
+         queues up behind them is about as much again. Of a load that was not kept up with it \
+         explains that where a worker waited for 5 % of its time. A virtual machine's own host may \
+         stop a CPU without that count; it is shown as steal where it says so.",
         "What else the machine does shows first at the right of the plot by percentile: compare \
          only what was measured on the same machine in the same hour.",
     ]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::bench::{hot_keys_name, shape};
+use crate::cli::load::host;
 use crate::cli::load::scenario::describe;
 use crate::cli::load::soak::{Soak, samples_json};
 use crate::cli::load::warnings::Warning;
@@ -12,7 +13,7 @@ use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
 use crate::cli::text::{columns_right, show_count, show_ns, show_rate, show_span};
 use crate::workload::Workload;
 use crate::workload::bench::OFFLINE_JOIN;
-use crate::workload::load::{LoadPlan, LoadRun, Scenario};
+use crate::workload::load::{LoadPlan, LoadRun, Scenario, Tried};
 
 /// One rate.
 pub(super) struct Row {
@@ -23,6 +24,8 @@ pub(super) struct Row {
     pub(super) number: u32,
     /// Whether it kept up within the bound of a search, if it is of one.
     pub(super) meets_bound: Option<bool>,
+    /// Whether that was not met and the host is enough to explain it.
+    pub(super) is_disturbed: bool,
     /// What pairs and checksum were compared with, if they were.
     pub(super) checked_against: Option<&'static str>,
     /// What a soak came to.
@@ -47,6 +50,23 @@ impl Row {
         self.run.kept_up() && self.run.latency_ns.len() >= PAIRS_MIN && p99_ns <= slo_ns
     }
 
+    /// Judges it by the bound of a search.
+    pub(super) fn judge(&mut self, slo_ns: u64) {
+        let holds = self.holds(slo_ns);
+        let has_pairs = self.run.latency_ns.len() >= PAIRS_MIN;
+        self.meets_bound = Some(holds);
+        self.is_disturbed = !holds && has_pairs && self.run.host_explains(slo_ns);
+    }
+
+    /// What it says in a search.
+    pub(super) fn tried(&self) -> Tried {
+        match self.meets_bound {
+            Some(true) => Tried::Good,
+            _ if self.is_disturbed => Tried::Disturbed,
+            _ => Tried::Bad,
+        }
+    }
+
     pub(super) fn latency(&self, quantile: f64) -> Option<u64> {
         let latency = &self.run.latency_ns;
         (!latency.is_empty()).then(|| latency.value_at_quantile(quantile))
@@ -56,13 +76,17 @@ impl Row {
         (!self.run.latency_ns.is_empty()).then(|| self.run.latency_ns.max())
     }
 
-    pub(super) fn json(&self, args: &Args) -> Value {
-        let (plan, run) = (&self.plan, &self.run);
+    fn latency_json(&self) -> Value {
         let mut latency = serde_json::Map::new();
         for (name, _, quantile) in QUANTILES {
             latency.insert(name.to_owned(), json!(self.latency(quantile)));
         }
         latency.insert("max".to_owned(), json!(self.latency_max()));
+        Value::Object(latency)
+    }
+
+    pub(super) fn json(&self, args: &Args) -> Value {
+        let (plan, run) = (&self.plan, &self.run);
         let late = &run.producer_late_ns;
         let mut object = json!({
             "workload": plan.workload.name,
@@ -81,7 +105,7 @@ impl Row {
             "pairs": run.outcome.pairs,
             "checksum": format!("{:016x}", run.outcome.checksum),
             "pairs_measured": run.latency_ns.len(),
-            "latency_ns": latency,
+            "latency_ns": self.latency_json(),
             "producers": plan.producers,
             "pace": plan.pace.name(),
             "producer_late_ns": {
@@ -113,6 +137,8 @@ impl Row {
             ("meets_bound", json!(self.meets_bound)),
             ("hot_keys", json!(hot_keys_name(plan.setup.hot_keys))),
             ("keys_split", json!(run.keys_split)),
+            ("disturbed", json!(self.is_disturbed)),
+            ("host", host::json(run)),
         ];
         let warnings: Vec<String> = self.warnings.iter().map(Warning::text).collect();
         object["warnings"] = json!(warnings);
@@ -154,6 +180,14 @@ pub(super) fn max_json(max: Max) -> Value {
         object["lowest_rate"] = json!(rate);
         object["lowest_p99_ns"] = json!(p99_ns);
         object["lowest_pairs"] = json!(max.lowest_pairs);
+    }
+    object["limit"] = json!(match () {
+        () if max.spoiled.is_some() => "host",
+        () if !max.host_known || max.stopped => "unknown",
+        () => "engine",
+    });
+    if let Some(spoiled) = max.spoiled {
+        object["spoiled"] = spoiled.json();
     }
     if max.stopped {
         object["stopped"] = json!(true);
@@ -197,7 +231,9 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Vec<String>> {
     let mut head = if names { vec!["scenario"] } else { Vec::new() };
     head.extend(["offered/s", "achieved/s", "kept up"]);
     head.extend(QUANTILES.map(|(_, title, _)| title));
-    head.extend(["max", "push late p99", "pairs measured"]);
+    head.push("max");
+    head.extend(host::TITLES);
+    head.extend(["push late p99", "pairs measured"]);
     let has_late_rows = rows.iter().any(|row| row.run.late_rows > 0);
     if has_late_rows {
         head.push("late rows");
@@ -217,8 +253,9 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Vec<String>> {
         ]);
         line.extend(QUANTILES.map(|(_, _, quantile)| or_dash(row.latency(quantile))));
         line.push(or_dash(row.latency_max()));
+        line.extend(host::cells(run));
         line.push(show_ns(run.producer_late_ns.value_at_quantile(0.99)));
-        line.push(run.latency_ns.len().to_string());
+        line.push(show_count(run.latency_ns.len()));
         if has_late_rows {
             line.push(show_count(run.late_rows));
         }
@@ -236,7 +273,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     let mut text = columns_right(&figures(rows)).join("\n");
     text.push('\n');
     if let Some(row) = rows.first() {
-        text.push_str(&format!("\n{}\n", setting(row)));
+        text.push_str(&format!("\n{}\n{}\n", setting(row), host::footnote(rows)));
     }
     if has_scenarios(rows) {
         scenarios(rows).iter().for_each(|line| text.push_str(&format!("{line}\n")));
@@ -343,7 +380,7 @@ pub(super) fn setting(row: &Row) -> String {
 }
 
 /// Of the rows of one rate and scenario (a search tries some twice) the best.
-fn best_tries(rows: &[Row]) -> Vec<&Row> {
+pub(super) fn best_tries(rows: &[Row]) -> Vec<&Row> {
     let mut best: Vec<&Row> = Vec::new();
     let worth = |row: &Row| (!row.run.kept_up(), row.latency(0.99).unwrap_or(u64::MAX));
     for row in rows {
@@ -366,6 +403,7 @@ pub(super) fn chart(rows: &[Row], max: Option<Max>) -> Chart {
         x: row.plan.rate,
         y: ns as f64,
         is_hollow: !row.run.kept_up(),
+        range: None,
     };
     let series = |name: &str, scenario: &Scenario, of: &dyn Fn(&Row) -> Option<u64>| Series {
         name: name.to_owned(),

@@ -1,7 +1,9 @@
 //! What makes the figures of a load mean something else than they seem to.
 
+use crate::cli::load::host;
 use crate::cli::load::report::Row;
 use crate::cli::text::{show_ns, show_rate, show_span};
+use crate::runtime::Topology;
 use crate::workload::load::{LoadPlan, LoadRun, Pace, Scenario};
 
 /// Of the latencies' p99: what producers may add to it by themselves before it is said.
@@ -19,6 +21,7 @@ pub(super) enum About {
     GivenUp,
     FewPairs,
     FewPauses,
+    Host,
 }
 
 impl About {
@@ -29,6 +32,7 @@ impl About {
             About::GivenUp => "events that were given up",
             About::FewPairs => "too few pairs for percentiles",
             About::FewPauses => "too few pauses of the sink",
+            About::Host => "waiting for CPUs that explains the figures",
         }
     }
 }
@@ -145,8 +149,16 @@ pub(super) fn warnings(plan: &LoadPlan, run: &LoadRun) -> Vec<Warning> {
             ),
         );
     }
+    if let Some(told) = host::warning(run, shares_cpus(plan, run)) {
+        warn(About::Host, told);
+    }
     too_short(plan, run, &mut warn);
     warnings
+}
+
+/// Whether there are fewer CPUs than threads of the load itself.
+fn shares_cpus(plan: &LoadPlan, run: &LoadRun) -> bool {
+    Topology::read().cpus_usable() < run.core_count + plan.producers
 }
 
 /// What a load is too short for.

@@ -59,6 +59,8 @@ pub(super) struct Point {
     pub(super) y: f64,
     /// Drawn as a ring: a value that does not count as the others do.
     pub(super) is_hollow: bool,
+    /// A whisker from the least to the most of what the value is the middle of.
+    pub(super) range: Option<(f64, f64)>,
 }
 
 /// The picture, as far as the legend does not make it larger.
@@ -95,7 +97,8 @@ impl Chart {
         // Bars stand on 0.
         let floor = self.series.iter().any(is_bars).then_some(0.0);
         let bounds = self.bounds.iter().map(|bound| bound.0);
-        let y = points().map(|point| point.y).chain(bounds).chain(floor);
+        let ends = points().flat_map(|point| point.range).flat_map(|(least, most)| [least, most]);
+        let y = points().map(|point| point.y).chain(ends).chain(bounds).chain(floor);
         let y = Axis::new(self.y.scale, y, (BOTTOM, TOP));
         let shown: Vec<&Series> =
             self.series.iter().filter(|series| !series.points.is_empty()).collect();
@@ -128,6 +131,7 @@ impl Chart {
                 }
                 Form::Trace => polyline(&mut svg, series, (pen, 1.3), &x, &y),
             }
+            whiskers(&mut svg, series, pen, (&x, &y));
             let at = TOP + 10.0 + LEGEND_LINE * index as f64;
             swatch(&mut svg, series.form, pen, at);
             let place = (LEGEND_LEFT + SWATCH, at);
@@ -147,7 +151,8 @@ impl Chart {
         if let [point] = series.points[..] {
             let digits = if point.y.abs() < 100.0 { 10.0 } else { 1.0 };
             let value = short(&(self.y.show)((point.y * digits).round() / digits));
-            texts.add_if_free((x.at(point.x), y.at(point.y) - 5.0), Anchor::Middle, "", &value);
+            let top = point.range.map_or(point.y, |(_, most)| most.max(point.y));
+            texts.add_if_free((x.at(point.x), y.at(top) - 5.0), Anchor::Middle, "", &value);
         }
     }
 
@@ -292,6 +297,23 @@ fn bars(svg: &mut String, series: &Series, pen: Pen, width: f64, (x, y): (&Axis,
             (width - 0.5).max(0.5),
             (floor - top).max(0.0)
         );
+    }
+}
+
+/// From the least to the most, with a short line across at both ends.
+fn whiskers(svg: &mut String, series: &Series, pen: Pen, (x, y): (&Axis, &Axis)) {
+    // On a bar of the same colour it would not be seen.
+    let colour = if series.form == Form::Bars { "#333" } else { pen.colour };
+    let style = format!("class=\"whisker\" stroke=\"{colour}\" stroke-width=\"1.5\"");
+    for point in &series.points {
+        let Some((least, most)) = point.range.filter(|(least, most)| least < most) else {
+            continue;
+        };
+        let (at, low, high) = (x.at(point.x), y.at(least), y.at(most));
+        rule(svg, (at, low), (at, high), &style);
+        for end in [low, high] {
+            rule(svg, (at - 5.0, end), (at + 5.0, end), &style);
+        }
     }
 }
 

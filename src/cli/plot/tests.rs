@@ -3,7 +3,7 @@
 use super::*;
 
 fn chart(form: Form) -> Chart {
-    let point = |(x, y)| Point { x, y, is_hollow: x > 1.5 };
+    let point = |(x, y)| Point { x, y, is_hollow: x > 1.5, range: None };
     let axis = || AxisText {
         label: "a < b".to_owned(),
         scale: Scale::Linear,
@@ -29,7 +29,7 @@ fn chart(form: Form) -> Chart {
 fn bars_of_all_series_stand_side_by_side_between_the_axes() {
     let mut many = chart(Form::Bars);
     many.marks.clear();
-    let point = |n: u32| Point { x: f64::from(n), y: 5.0, is_hollow: false };
+    let point = |n: u32| Point { x: f64::from(n), y: 5.0, is_hollow: false, range: None };
     let bar = |n: u32| {
         let name = n.to_string();
         Series { name, points: vec![point(n)], form: Form::Bars }
@@ -47,6 +47,28 @@ fn bars_of_all_series_stand_side_by_side_between_the_axes() {
         end = number("x") + number("width");
     }
     assert!(end > LEFT + 500.0 && end <= RIGHT, "{end}");
+}
+
+#[test]
+fn whiskers_reach_from_the_least_to_the_most() {
+    for form in [Form::Line, Form::Bars] {
+        let mut spread = chart(form);
+        spread.series[0].points[0].range = Some((4.0, 40.0));
+        // Of one value there is none to draw.
+        spread.series[0].points[1].range = Some((9.0, 9.0));
+        let svg = spread.svg();
+        let whiskers: Vec<&str> =
+            svg.lines().filter(|line| line.contains("class=\"whisker\"")).collect();
+        assert_eq!(whiskers.len(), 3, "{svg}");
+        let number = |name: &str| -> f64 {
+            let rest = whiskers[0].split(&format!(" {name}=\"")).nth(1).unwrap();
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        assert_eq!(number("x1"), number("x2"));
+        let ends = [number("y1"), number("y2")];
+        // Inside the axes, though no point is as high.
+        assert!(ends[1] >= TOP - 0.1 && ends[0] <= BOTTOM + 0.1 && ends[0] > ends[1], "{ends:?}");
+    }
 }
 
 #[test]
@@ -99,7 +121,7 @@ fn ticks_stand_where_they_are_said_to() {
 #[test]
 fn a_bar_that_stands_for_itself_has_its_value() {
     let mut bars = chart(Form::Bars);
-    let point = |x: f64, y: f64| Point { x, y, is_hollow: false };
+    let point = |x: f64, y: f64| Point { x, y, is_hollow: false, range: None };
     let bar = |x, y| Series { name: "one".to_owned(), points: vec![point(x, y)], form: Form::Bars };
     bars.series = vec![bar(1.0, 123.456), bar(2.0, 12.345)];
     let svg = bars.svg();
@@ -156,7 +178,8 @@ fn axis(scale: Scale) -> AxisText {
 
 fn many(form: Form, count: u32, name: &str, scales: [Scale; 2]) -> Chart {
     let series = |n: u32| {
-        let point = |x: u32| Point { x: f64::from(x), y: f64::from(n * x), is_hollow: false };
+        let point =
+            |x: u32| Point { x: f64::from(x), y: f64::from(n * x), is_hollow: false, range: None };
         let points = if form == Form::Bars { vec![point(n)] } else { (1..9).map(point).collect() };
         Series { name: format!("{n}: {name}"), points, form }
     };

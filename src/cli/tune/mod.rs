@@ -7,6 +7,7 @@ mod record;
 mod search;
 mod trial;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::sink::{OpenMode, Output};
 use crate::time::text::TimeSpan;
 use crate::workload::Workload;
 use record::Record;
-use search::{Search, Settings};
+use search::{Search, Settings, Turn};
 use trial::Subject;
 
 const EXAMPLES: &str = "\
@@ -32,9 +33,10 @@ Examples (the second in a clone of the repository):
   intervale join --profile ./tuned.toml --left tests/data/orders.csv \\
       --right tests/data/payments.csv --on order_id --left-time ts --right-time ts --between 0..5m
 
-One setting after the other is tried: the value that stands and all others in turn, --repeat times,
-each in a process of its own. A value is better if it is by more than the noise of the rounds, and
-by 2 % at least; the best of those goes on to the next setting. In the end all of them together are
+One setting after the other is tried: the value that stands, the same once more, and all others in
+turn, --repeat times, each in a process of its own. By how much what stands differs from itself is
+noise. A value is better if it is by more than that, by more than its own rounds lie apart, and by
+2 % at least; the best of those goes on to the next setting. In the end all of them together are
 compared with what stood at the start, again in turn; if that is not sure to be better, what stood
 at the start stays. The profile says what each change brought. Ctrl-C ends the search: the profile
 then has what was better by itself until then.";
@@ -87,7 +89,8 @@ pub struct Args {
     /// Where the profile goes; - is standard output
     #[arg(long, value_name = "PATH", default_value = "-")]
     output: PathBuf,
-    /// Where every run and what each value came to goes, as lines of JSON
+    /// Where every run and what each value came to goes, as lines of JSON, each as it comes; a file
+    /// of that name is replaced
     #[arg(long, value_name = "FILE.jsonl")]
     record: Option<PathBuf>,
     /// Options of `intervale join`: the files to tune for
@@ -124,12 +127,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Some("-") => None,
         _ => Some(open("--output", &args.output)?),
     };
-    let record = args.record.as_deref().map(|path| open("--record", path)).transpose()?;
-    let mut runs = Record::new(&subject.what());
+    let record = RefCell::new(Record::new(args.record.as_deref(), &subject.what())?);
     os::catch_interrupts();
     let start = Instant::now();
     let mut is_first = true;
-    let mut trial = |settings: &Settings| {
+    let mut trial = |settings: &Settings, turn: Turn| {
         let (figure, seconds) = subject.run(settings)?;
         if let Some(short) = seconds.filter(|&seconds| is_first && seconds < SECONDS_MIN) {
             console.warning(&format!(
@@ -139,7 +141,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             ));
         }
         is_first = false;
-        runs.run(settings, figure);
+        record.borrow_mut().run(settings, turn, figure)?;
         Ok(figure)
     };
     let mut search = Search {
@@ -147,11 +149,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         trial: &mut trial,
         out_of_time: &|| start.elapsed() >= budget,
         say: &mut |line| console.text(&format!("{line}\n")),
+        keep: &mut |tried| record.borrow_mut().tried(tried),
     };
     let found = search.run(&base, &space)?;
-    if let Some(record) = record {
-        write("--record", record, &runs.text(&found))?;
-    }
+    record.borrow_mut().end(&found)?;
     let text = profile_text::text(&subject.what(), &found);
     match output {
         None => out(&text)?,

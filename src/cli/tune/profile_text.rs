@@ -1,7 +1,7 @@
 //! The profile that a search writes: each setting under what it brought.
 
 use crate::cli::machine::{self, Machine};
-use crate::cli::tune::search::{Found, Tried, describe, show};
+use crate::cli::tune::search::{Found, Tried, describe, describe_itself, show};
 
 /// The text, in the form that `--profile` reads.
 pub(super) fn text(what: &str, found: &Found) -> String {
@@ -70,5 +70,6 @@ fn brought(tried: &Tried) -> Vec<String> {
     let rounds = format!("# {} rounds in turn:", tried.rounds);
     let changes = tried.changes.iter();
     let changes = changes.map(|change| format!("#   {}", describe(change, &tried.stood)));
-    std::iter::once(rounds).chain(changes).collect()
+    let itself = format!("#   {}", describe_itself(&tried.itself, &tried.stood));
+    [rounds, itself].into_iter().chain(changes).collect()
 }

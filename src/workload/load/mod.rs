@@ -12,6 +12,7 @@ mod scenario;
 mod search;
 mod shape;
 mod sink;
+mod waiting;
 
 use std::fmt;
 use std::sync::{Arc, mpsc};
@@ -37,8 +38,9 @@ pub use check::joined_offline;
 pub use growth::{Trend, Verdict, trend};
 pub use sample::Sample;
 pub use scenario::Scenario;
-pub use search::find_max;
+pub use search::{Tried, find_max};
 pub use shape::scenario_events;
+pub use waiting::{HostEffect, HostWaits, Waiting};
 
 /// How producers wait for the next event that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +160,8 @@ pub struct LoadRun {
     pub busiest_core_share: f64,
     /// Looks at the run, if the plan asks for them.
     pub samples: Vec<Sample>,
+    /// What its threads waited for CPUs, over the measured part.
+    pub host: HostWaits,
     /// What the user should know about where and how it ran.
     pub notes: Vec<String>,
 }
@@ -258,6 +262,7 @@ pub fn run(
     let sources = sources(&engine, plan)?;
     let start_ns = MonotonicClock.now_ns() + LEAD.as_nanos() as u64;
     let schedule = Arc::new(Schedule::new(plan, start_ns));
+    let stolen = waiting::stolen_ticks();
     let mut sampler = plan.sample_every.map(|every| {
         let expected = 2.0 * plan.duration.as_secs_f64() / every.as_secs_f64().max(1e-9);
         Sampler::new(windows, every, start_ns, expected as usize)
@@ -281,7 +286,10 @@ pub fn run(
     let finished = engine.finish()?;
     flushed?;
     let samples = sampler.map_or_else(Vec::new, |sampler| sampler.samples);
-    Ok(LoadRun { samples, ..summary(plan, &schedule, end_ns, produced, finished) })
+    let mut run = summary(plan, &schedule, end_ns, produced, finished);
+    run.samples = samples;
+    run.host.stolen = waiting::stolen_share(stolen, waiting::stolen_ticks());
+    Ok(run)
 }
 
 /// Starts the engine; adds the window of each shard, if samples are to be taken.
@@ -363,14 +371,17 @@ fn summary(
 ) -> LoadRun {
     let mut latency_ns = sink::histogram();
     let mut outcome = Outcome::default();
-    for sink in &finished.sinks {
+    let mut host = HostWaits::default();
+    for sink in finished.sinks {
         outcome += sink.outcome;
         // All have the same bounds, so nothing is out of range.
         let _ = latency_ns.add(&sink.latency_ns);
+        host.workers.push((sink.watch.finish(), sink.latency_ns.len()));
     }
     let mut producer_late_ns = sink::histogram();
     for produced in &produced {
         let _ = producer_late_ns.add(&produced.late_ns);
+        host.producers.push(produced.waiting.clone());
     }
     let report = finished.report;
     let rows_of = |counters: &Counters| -> u64 {
@@ -406,6 +417,7 @@ fn summary(
         keys_split: report.hot_keys.split,
         busiest_core_share: most as f64 / rows_of(&report.counters).max(1) as f64,
         samples: Vec::new(),
+        host,
         notes: report.notes,
     }
 }

@@ -11,6 +11,7 @@ use crate::error::PushError;
 use crate::event::{EventBatch, Key, Side};
 use crate::time::{Clock, MonotonicClock, Timestamp};
 use crate::workload::load::shape::Shaped;
+use crate::workload::load::waiting::{Waiting, Watch};
 use crate::workload::load::{LoadError, LoadPlan, Pace, Scenario, Supply, sink};
 use crate::workload::{CpuClock, SideEvents, WorkloadEvent};
 
@@ -73,6 +74,8 @@ pub(super) struct Produced {
     pub(super) cpu: f64,
     /// When it was stopped, if it was.
     pub(super) stopped: Option<Stopped>,
+    /// What it waited for a CPU.
+    pub(super) waiting: Option<Waiting>,
 }
 
 /// What a producer that was stopped leaves.
@@ -131,6 +134,7 @@ pub(super) struct Producer<'a> {
     pace: Pace,
     count: usize,
     held: Held,
+    watch: Watch,
     produced: Produced,
 }
 
@@ -193,11 +197,18 @@ impl<'a> Producer<'a> {
         };
         Producer {
             held: Held::default(),
+            watch: Watch::new(),
             lines: sources.map(line),
             schedule,
             pace: plan.pace,
             count,
-            produced: Produced { pushed: 0, late_ns: sink::histogram(), cpu: 0.0, stopped: None },
+            produced: Produced {
+                pushed: 0,
+                late_ns: sink::histogram(),
+                cpu: 0.0,
+                stopped: None,
+                waiting: None,
+            },
         }
     }
 
@@ -221,12 +232,16 @@ impl<'a> Producer<'a> {
                 self.wait(due_ns - now_ns);
                 continue;
             }
+            if now_ns >= self.schedule.measured_from_ns {
+                self.watch.look(now_ns);
+            }
             self.collect(now_ns);
             self.push().map_err(LoadError::Push)?;
         }
         let cpu_ns = CpuClock::Thread.now_ns() - from_cpu_ns;
         let wall_ns = MonotonicClock.now_ns().saturating_sub(from_ns).max(1);
         self.produced.cpu = cpu_ns as f64 / wall_ns as f64;
+        self.produced.waiting = self.watch.finish();
         Ok((self.produced, self.lines.map(|line| line.source)))
     }
 

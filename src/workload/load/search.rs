@@ -2,6 +2,8 @@
 
 /// Ends when the lowest bad rate is less than this above the highest good one.
 const RATIO_MIN: f64 = 1.05;
+/// A rate at which the host got in the way has this many tries in all, to see it without.
+const TRIES_DISTURBED: usize = 5;
 /// Rates beyond are not tried: no clock tells single events of them apart.
 const RATE_MAX: f64 = 1e9;
 /// A rate is bad when it fails this often in a row: a shared machine has its moments.
@@ -10,21 +12,39 @@ const TRIES: usize = 2;
 /// A descent goes in steps of this: each may take two whole loads.
 const DOWN: f64 = 4.0;
 
+/// What a try of a rate came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// It is sustained.
+    Good,
+    /// It is not.
+    Bad,
+    /// It was not, and the host is enough to explain that: this says nothing about the engine.
+    Disturbed,
+}
+
 /// The highest good rate, to 5 %: from `first` on it doubles (or is quartered, not below `least`)
 /// until it has a good and a bad rate, then cuts the ratio between them in half, geometrically.
-/// `None` when `least` is bad as well, or `first` if that is lower.
+/// A rate is bad after two bad tries, or after five of which some were disturbed. `None` when
+/// `least` is bad as well, or `first` if that is lower.
 ///
 /// # Errors
 /// The first one of `try_rate`.
 pub fn find_max<E>(
     first: f64,
     least: f64,
-    mut try_rate: impl FnMut(f64) -> Result<bool, E>,
+    mut try_rate: impl FnMut(f64) -> Result<Tried, E>,
 ) -> Result<Option<f64>, E> {
     let mut is_good = |rate: f64| -> Result<bool, E> {
-        for _ in 0..TRIES {
-            if try_rate(rate)? {
-                return Ok(true);
+        let mut bad = 0;
+        for _ in 0..TRIES_DISTURBED {
+            match try_rate(rate)? {
+                Tried::Good => return Ok(true),
+                Tried::Bad => bad += 1,
+                Tried::Disturbed => {}
+            }
+            if bad == TRIES {
+                break;
             }
         }
         Ok(false)
@@ -53,11 +73,15 @@ pub fn find_max<E>(
 mod tests {
     use super::*;
 
+    fn good_if(is_good: bool) -> Tried {
+        if is_good { Tried::Good } else { Tried::Bad }
+    }
+
     fn found(first: f64, least: f64, limit: f64) -> (Option<f64>, usize) {
         let mut tries = 0;
         let result = find_max(first, least, |rate| {
             tries += 1;
-            Ok::<bool, ()>(rate <= limit)
+            Ok::<Tried, ()>(good_if(rate <= limit))
         });
         (result.unwrap(), tries)
     }
@@ -84,9 +108,28 @@ mod tests {
         let mut tries = 0;
         let rate = find_max(1e3, 1.0, |rate| {
             tries += 1;
-            Ok::<bool, ()>(rate <= 1e4 && tries % 2 == 0)
+            Ok::<Tried, ()>(good_if(rate <= 1e4 && tries % 2 == 0))
         });
         assert!(rate.unwrap().unwrap() > 9e3);
-        assert_eq!(find_max(1e3, 1.0, |_| Err::<bool, i32>(7)), Err(7));
+        assert_eq!(find_max(1e3, 1.0, |_| Err::<Tried, i32>(7)), Err(7));
+    }
+
+    #[test]
+    fn a_disturbed_try_is_none_and_there_is_an_end_of_them() {
+        // Every rate is disturbed three times before it shows what it is.
+        let (mut last, mut tries) = (0.0, 0);
+        let mut shy = |rate: f64| {
+            tries = if rate == last { tries + 1 } else { 1 };
+            last = rate;
+            Ok::<Tried, ()>(if tries <= 3 { Tried::Disturbed } else { good_if(rate <= 1e4) })
+        };
+        let rate = find_max(1e3, 1.0, &mut shy).unwrap().unwrap();
+        assert!(rate > 9e3 && rate <= 1e4, "{rate}");
+        let mut tries = 0;
+        let none = find_max(1e3, 1e3, |_| {
+            tries += 1;
+            Ok::<Tried, ()>(Tried::Disturbed)
+        });
+        assert_eq!((none, tries), (Ok(None), TRIES_DISTURBED));
     }
 }

@@ -10,6 +10,7 @@ use crate::time::{Clock, MonotonicClock};
 use crate::workload::Outcome;
 use crate::workload::load::Scenario;
 use crate::workload::load::sample::Window;
+use crate::workload::load::waiting::Watch;
 
 /// Bytes of a row before its payload: the event's number, and when it was due.
 const ROW_BYTES: usize = 16;
@@ -41,6 +42,8 @@ pub(super) fn histogram() -> Histogram<u64> {
 pub(super) struct LatencySink {
     pub(super) outcome: Outcome,
     pub(super) latency_ns: Histogram<u64>,
+    /// Of the shard's thread, from the first pair that is measured on.
+    pub(super) watch: Watch,
     samples: Option<Samples>,
     pauses: Option<Pauses>,
 }
@@ -77,7 +80,13 @@ impl LatencySink {
             every_ns: every.as_nanos() as u64,
             due_ns: 0,
         });
-        LatencySink { outcome: Outcome::default(), latency_ns: histogram(), samples, pauses }
+        LatencySink {
+            outcome: Outcome::default(),
+            latency_ns: histogram(),
+            watch: Watch::new(),
+            samples,
+            pauses,
+        }
     }
 
     #[inline]
@@ -88,6 +97,7 @@ impl LatencySink {
             now_ns = MonotonicClock.now_ns();
             pauses.due_ns = now_ns + pauses.every_ns;
         }
+        self.watch.look(now_ns);
         let latency_ns = now_ns.saturating_sub(due_ns);
         self.latency_ns.saturating_record(latency_ns);
         if let Some(samples) = &mut self.samples {

@@ -92,7 +92,7 @@ pub(super) fn siblings(host: &Host) -> Finding {
         .costs("two workers on one core share its units and caches: each is slower than alone")
         .fix(format!(
             "--cores {} (one worker a core); for all programs: \
-             echo off | sudo tee /sys/devices/system/cpu/smt/control",
+             echo off | sudo tee /sys/devices/system/cpu/smt/control (nosmt at boot)",
             cores_option(first_threads)
         ))
 }

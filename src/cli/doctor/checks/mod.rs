@@ -1,6 +1,7 @@
 //! Judges a host: each check is a function from what was read to a [`Finding`].
 
 mod cpus;
+mod power;
 mod system;
 
 use crate::cli::doctor::host::Host;
@@ -73,7 +74,17 @@ const MOUNT_SYS: &str =
     "sudo mount -t sysfs sysfs /sys -o ro; in a container: leave /sys as the runtime mounts it";
 
 /// Findings that are read from files below `/sys`.
-const OF_SYS: [&str; 7] = ["cores", "smt", "numa", "isolation", "governor", "huge_pages", "clock"];
+const OF_SYS: [&str; 9] = [
+    "cores",
+    "smt",
+    "numa",
+    "isolation",
+    "governor",
+    "huge_pages",
+    "clock",
+    "idle_states",
+    "turbo",
+];
 
 /// Everything there is to say, CPUs first.
 pub(super) fn all(host: &Host) -> Vec<Finding> {
@@ -125,6 +136,18 @@ fn of_unknown(name: &str) -> (&'static str, &'static str) {
             "each look at the clock may be a system call",
             "cat /sys/devices/system/clocksource/clocksource0/current_clocksource",
         ),
+        "idle_states" => (
+            "the first event after a pause may wait for its CPU to wake, up to hundreds of us",
+            "cat /sys/devices/system/cpu/cpu0/cpuidle/state*/latency, on the host",
+        ),
+        "turbo" => (
+            "figures may differ by the clock rate, which goes by heat and by what others do",
+            "cat /sys/devices/system/cpu/intel_pstate/no_turbo, or cpufreq/boost, on the host",
+        ),
+        "nmi_watchdog" => (
+            "workers may be interrupted each few seconds",
+            "cat /proc/sys/kernel/nmi_watchdog, on the host",
+        ),
         _ => ("nobody knows", "intervale doctor, on the running host"),
     }
 }
@@ -145,6 +168,9 @@ fn each(host: &Host) -> Vec<Finding> {
         system::memlock(host),
         system::huge_pages(host),
         system::clock_source(host),
+        power::idle_states(host),
+        power::turbo(host),
+        power::nmi_watchdog(host),
     ]
 }
 
