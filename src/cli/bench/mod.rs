@@ -54,11 +54,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         };
         for row in measured {
             let mut row = Row::new(config, &row, &machine);
-            if let Some(baseline) = &baseline {
-                if let Err(error) = baseline.judge(&mut row) {
-                    failed = Some(error);
-                    break 'configs;
-                }
+            if let Some(baseline) = &baseline
+                && let Err(error) = baseline.judge(&mut row)
+            {
+                failed = Some(error);
+                break 'configs;
             }
             print(args.output_format, &row, rows.is_empty())?;
             rows.push(row);
