@@ -56,8 +56,12 @@ pub const HOT_SAMPLES_KEPT: usize = 32;
 pub const HOT_RUN_EVENTS: u32 = 16;
 
 /// Files that a core has open at the most for one join whose rows are put into files: some of each
-/// side, and those that are just made of others.
-pub const SPILL_FILES_PER_CORE: usize = 50;
+/// side, some of rows that wait for their turn, and those that are just made of others.
+pub const SPILL_FILES_PER_CORE: usize = 76;
+
+/// The files of rows that wait for their turn, of both sides together: few enough for the limits
+/// that processes have, enough that each row is written anew a few times at the most.
+pub const SPILL_SHELF_FILES: usize = 24;
 
 /// Windows that one row can be in: each has a list of its own, so more would multiply state.
 pub const WINDOWS_PER_ROW_MAX: i64 = 4096;
@@ -182,8 +186,38 @@ pub enum Overflow {
     /// back when events look for them: results are the same, and take longer. Pages are found by
     /// what stays in memory of each row, some bits, and no more than a bound has room for. The
     /// files have no names, so nothing of them is left, however the process ends. Rows that wait
-    /// for their end stand in them a second time, in the order in which they come out. For interval
-    /// joins of all matches whose rows have no time to live.
+    /// for their end stand in them a second time, in the order in which they come out.
+    ///
+    /// It goes with every join of two streams. Where one match is chosen, the bytes of rows that
+    /// wait for theirs go as well, and what says which match is best so far stays in memory. All
+    /// rows of windows go at once, and each window's are read back when it ends; what stays is the
+    /// window itself, some 500 bytes. A window has to fit memory, for its pairs come out together.
+    ///
+    /// ```
+    /// use intervale::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side};
+    /// use intervale::join::{JoinSpec, Window, WindowJoin};
+    /// use intervale::limits::{Limits, Overflow};
+    /// use intervale::time::Timestamp;
+    ///
+    /// let overflow = Overflow::Spill;
+    /// let limits = Limits { state_rows_max: Some(20), overflow, ..Limits::UNBOUNDED };
+    /// let spec = JoinSpec::window(Window::tumbling(1_000)).build(&limits)?;
+    /// let hasher = KeyHasher::random(KeyKind::Int);
+    /// let mut join = WindowJoin::new(spec, hasher.clone(), limits)?;
+    /// let mut pairs = 0;
+    /// let mut out = |_: Event<'_>, _: Event<'_>| pairs += 1;
+    /// for ts in 0..200 {
+    ///     let mut batch = EventBatch::default();
+    ///     batch.reset(Side::BOTH[ts as usize % 2], 0, BatchKind::Keyed);
+    ///     batch.push(&hasher, Key::Int(7), Timestamp::new(ts).ok_or("no time")?, b"row")?;
+    ///     join.on_batch(&batch, &mut out)?;
+    /// }
+    /// assert!(join.rows_in_memory() <= 20);
+    /// join.advance(1_000, 1_000);
+    /// while join.work(1_024, &mut out) {}
+    /// assert_eq!(pairs, 100 * 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// Each core has up to [`SPILL_FILES_PER_CORE`] files open for each join: a process of many
     /// cores raises its limit on them (`ulimit -n`, `setrlimit`) first. Under a limit on the size

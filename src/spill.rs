@@ -5,6 +5,8 @@
 //! checked against a checksum that is kept in memory. The files are this process's own, so their
 //! bytes are in no format that has to last.
 
+mod shelf;
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
@@ -16,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::quality::FixedState;
 
 use crate::limits::SPILL_FILES_PER_CORE;
+pub(crate) use shelf::{Place, Shelf, ShelfWriter};
 
 /// Codes of Unix: the process has as many files open as it may, and the whole system has; a file
 /// is as large as it may be.
@@ -223,7 +226,7 @@ mod tests {
     #[cfg(unix)]
     fn limits_of_the_process_are_told() {
         let text = help_to_make(&io::Error::from_raw_os_error(EMFILE));
-        assert!(text.contains("ulimit -n") && text.contains("up to 50"), "{text}");
+        assert!(text.contains("ulimit -n") && text.contains("up to 76"), "{text}");
         let text = help_to_make(&io::Error::from_raw_os_error(2));
         assert!(text.contains("another folder") && !text.contains("ulimit"), "{text}");
         let error = cannot_write(Path::new("f"), &io::Error::from_raw_os_error(EFBIG));

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use intervale::error::JoinError;
 use intervale::event::{KeyKind, Side};
 use intervale::exchange::HotKeys;
-use intervale::join::MatchChoice;
 use intervale::join::oracle::Output;
 use intervale::limits::{Limits, Overflow};
 use intervale::runtime::RuntimeChoice;
@@ -155,17 +154,12 @@ fn engine(runtime: RuntimeChoice, shard_counts: &[usize]) {
 /// Nothing is different where rows are in files, all but one or a few.
 #[test]
 fn the_operator_conforms_out_of_files() {
-    let plain = |scenario: &&Scenario| {
-        let spec = &scenario.spec;
-        let is_interval = spec.choice() == MatchChoice::All && spec.windows().is_none();
-        is_interval && spec.ttl().is_none()
-    };
     let scenarios = bundles_laid_out(KeyKind::Bytes, Some(2), None);
     let (mut spilled, mut count) = (0, 0);
     for rows_max in [1, 4] {
         let overflow = Overflow::Spill;
         let limits = Limits { state_rows_max: Some(rows_max), overflow, ..common::limits() };
-        for scenario in scenarios.iter().filter(plain) {
+        for scenario in &scenarios {
             let (spec, sources) = (&scenario.spec, scenario.sources);
             let mut subject = OperatorSubject::under(limits, spec, sources, 1, Simd::detect());
             check(scenario, &mut subject, true).unwrap_or_else(|error| panic!("{error}"));

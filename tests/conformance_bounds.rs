@@ -13,9 +13,9 @@ use intervale::state::Simd;
 fn scenarios(keys: KeyKind, overflow: Overflow) -> Vec<Scenario> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/bounds");
     let mut scenarios = bundles_in(&folder, keys, (None, None));
-    assert_eq!(scenarios.len(), 6);
+    assert_eq!(scenarios.len(), 13);
     scenarios.retain(|scenario| scenario.limits.overflow == overflow);
-    assert_eq!(scenarios.len(), 3);
+    assert_eq!(scenarios.len(), if overflow == Overflow::Shed { 3 } else { 10 });
     scenarios
 }
 

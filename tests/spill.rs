@@ -9,7 +9,7 @@ use intervale::engine::Engine;
 use intervale::error::{JoinError, SpecError};
 use intervale::event::{Event, Key, KeyKind, Side};
 use intervale::join::oracle::Output;
-use intervale::join::{Counters, Emit, Join, JoinKind, JoinSpec, MatchChoice, Sink};
+use intervale::join::{Asof, Counters, Emit, Join, JoinKind, JoinSpec, MatchChoice, Sink, Window};
 use intervale::limits::{Limits, Overflow};
 use intervale::runtime::{CoreChoice, RuntimeChoice};
 use intervale::state::Simd;
@@ -332,11 +332,22 @@ fn a_folder_that_is_none_ends_the_join() {
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
 }
 
+/// Whatever waits can wait in a file; what is given up must not be missed by what is chosen.
 #[test]
-fn what_does_not_go_with_files_is_refused() {
-    let limits = limits(Some(100), None);
+fn every_form_goes_with_files_and_few_with_giving_up() {
+    let spill = limits(Some(100), None);
+    let shed = Limits { overflow: Overflow::Shed, ..spill };
     let all = || JoinSpec::between(Bound::Closed(0), Bound::Closed(10));
-    for spec in [all().choice(MatchChoice::Nearest), all().ttl(std::time::Duration::from_secs(1))] {
-        assert!(matches!(spec.build(&limits), Err(SpecError::Overflow(_))));
+    for spec in [
+        all().choice(MatchChoice::Nearest),
+        all().choice(MatchChoice::OneToOne),
+        JoinSpec::asof(Asof::backward().within(5)),
+        JoinSpec::window(Window::tumbling(10)),
+    ] {
+        spec.clone().build(&spill).unwrap();
+        assert!(matches!(spec.build(&shed), Err(SpecError::Overflow(_))));
+    }
+    for limits in [spill, shed] {
+        all().ttl(std::time::Duration::from_secs(1)).build(&limits).unwrap();
     }
 }

@@ -96,10 +96,7 @@ impl AnyJoin {
 
     /// As [`IntervalJoin::failure`].
     pub fn failure(&self) -> Option<JoinError> {
-        match self {
-            AnyJoin::Interval(join) => join.failure(),
-            AnyJoin::Window(_) => None,
-        }
+        on_operator!(self, join => join.failure())
     }
 
     /// As [`IntervalJoin::output_watermark`].
@@ -135,23 +132,17 @@ impl AnyJoin {
         }
     }
 
-    /// As [`IntervalJoin::make_room`]; rows of windows stay.
+    /// As [`IntervalJoin::make_room`].
     ///
     /// # Errors
     /// As there.
     pub fn make_room(&mut self, bytes_max: u64, rows_max: u64) -> Result<(), JoinError> {
-        match self {
-            AnyJoin::Interval(join) => join.make_room(bytes_max, rows_max),
-            AnyJoin::Window(_) => Ok(()),
-        }
+        on_operator!(self, join => join.make_room(bytes_max, rows_max))
     }
 
     /// As [`IntervalJoin::rows_in_memory`].
     pub fn rows_in_memory(&self) -> u64 {
-        match self {
-            AnyJoin::Interval(join) => join.rows_in_memory(),
-            AnyJoin::Window(join) => join.counters().buffered(),
-        }
+        on_operator!(self, join => join.rows_in_memory())
     }
 
     /// Bytes of state.

@@ -6,12 +6,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::path::Path;
 
 use crate::error::JoinError;
 use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
 use crate::join::aging::Aging;
-use crate::join::slots::{Mark, Slot, Slots, end_of, is_past, replace, row_of, trim};
+use crate::join::kept::Kept;
+use crate::join::slots::{Beside, Mark, Slot, Slots, end_of, is_past, row_of};
 use crate::join::{Emit, JoinSpec, MatchChoice};
+use crate::spill::SpillError;
 use crate::state::{Class, Partner, Visit};
 
 /// The left rows whose match is not yet chosen.
@@ -23,6 +26,10 @@ pub(super) struct Choices {
     aging: Option<Aging>,
     /// Of the batch at work.
     marks: Vec<Option<Mark>>,
+    /// Room for a row and its partner out of files.
+    room: [Vec<u8>; 2],
+    /// Why a row could not be read back. It is missing.
+    failure: Option<SpillError>,
 }
 
 /// The best partner of a left row so far.
@@ -30,9 +37,15 @@ pub(super) struct Choices {
 struct Best {
     is_there: bool,
     ts: i64,
-    row: Vec<u8>,
+    row: Kept,
     /// The row comes out at the first watermark over this.
     due: i128,
+}
+
+impl Beside for Best {
+    fn row(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.row)
+    }
 }
 
 /// When a row is to be looked at. An entry whose row has another time by now is stale.
@@ -56,13 +69,37 @@ impl Choices {
         // two.
         let slots = Slots::new(spec.condition().is_some());
         let aging = spec.ttl().map(|_| Aging::default());
-        Choices { spec, slots, due: BinaryHeap::new(), aging, marks: Vec::new() }
+        let due = BinaryHeap::new();
+        let room = Default::default();
+        Choices { spec, slots, due, aging, marks: Vec::new(), room, failure: None }
     }
 
     /// Bytes as allocated.
     pub(super) fn bytes(&self) -> usize {
         let aging = self.aging.as_ref().map_or(0, Aging::bytes);
         self.slots.bytes() + self.due.capacity() * size_of::<Reverse<Due>>() + aging
+    }
+
+    /// Those of [`bytes`](Self::bytes) that are rows in memory.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.slots.row_bytes()
+    }
+
+    /// Puts all rows into files in `folder`.
+    pub(super) fn spill(&mut self, folder: &Path) -> Result<(), SpillError> {
+        self.due.shrink_to(self.due.len() + self.due.len() / 4);
+        self.room = Default::default();
+        self.slots.spill(folder)
+    }
+
+    /// Has memory keep no more of rows in files than it must.
+    pub(super) fn forget(&mut self) {
+        self.slots.forget();
+    }
+
+    /// Why rows could not be read back from files, if they could not.
+    pub(super) fn failure(&self) -> Option<&SpillError> {
+        self.failure.as_ref()
     }
 
     /// As [`Slots::mark`].
@@ -115,6 +152,9 @@ impl Choices {
     ) -> (bool, Emitted) {
         let mut emitted = Emitted::default();
         for _ in 0..budget {
+            if self.failure.is_some() {
+                return (false, emitted);
+            }
             if let Some(mark) = self.aging.as_mut().and_then(Aging::take) {
                 self.emit(mark, hasher, out, &mut emitted);
                 continue;
@@ -146,13 +186,13 @@ impl Choices {
     /// Notes a partner if it is better than what there is; an equal one that came earlier stays.
     /// Returns whether it is.
     fn offer(&mut self, mark: Mark, ts: i64, row: &[u8]) -> bool {
-        let Some((slot, row_bytes)) = self.slots.get_mut(mark) else { return false };
+        let Some((slot, store)) = self.slots.get_mut(mark) else { return false };
         let best = &mut slot.more;
         if best.is_there && !is_better(self.spec.choice(), slot.ts, ts, best.ts) {
             return false;
         }
         (best.is_there, best.ts) = (true, ts);
-        replace(&mut best.row, row, row_bytes);
+        store.replace(&mut best.row, row);
         true
     }
 
@@ -169,18 +209,32 @@ impl Choices {
         out: &mut E,
         emitted: &mut Emitted,
     ) {
-        let Some((slot, row_bytes)) = self.slots.get_mut(mark) else { return };
-        let left = slot.event(hasher);
-        if slot.more.is_there {
-            emitted.pairs += 1;
-            out.pair(left, Event { key: left.key, ts: slot.more.ts, row: &slot.more.row });
-        } else if self.spec.kind().emits_unmatched(Side::Left) {
-            emitted.singles += 1;
-            out.single(Side::Left, left);
+        let Choices { spec, slots, room: [room, partner_room], .. } = self;
+        let Some((slot, store)) = slots.get_mut(mark) else { return };
+        let (is_pair, emits) = (slot.more.is_there, spec.kind().emits_unmatched(Side::Left));
+        if is_pair || emits {
+            let rows = slot.event(hasher, store, room).and_then(|left| {
+                let partner = store.read(&slot.more.row, partner_room)?;
+                Ok((left, partner))
+            });
+            match rows {
+                Ok((left, row)) if is_pair => {
+                    emitted.pairs += 1;
+                    out.pair(left, Event { key: left.key, ts: slot.more.ts, row });
+                }
+                Ok((left, _)) => {
+                    emitted.singles += 1;
+                    out.single(Side::Left, left);
+                }
+                Err(error) => {
+                    self.failure = Some(error);
+                    return;
+                }
+            }
         }
         slot.more.is_there = false;
-        trim(&mut slot.more.row, row_bytes);
-        self.slots.release(mark);
+        store.let_go(&mut slot.more.row);
+        slots.release(mark);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::event::{BatchKind, Event, EventBatch, Key, KeyHasher, KeyKind, Side, 
 use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
 use crate::join::late::{lag_of, take_late};
+use crate::join::room::MakesRoom;
 use crate::join::ttl::Ttl;
 use crate::join::visit::{ConditionVisit, IntPairs, PairVisit};
 use crate::join::{Counters, Emit, JoinSpec};
@@ -71,7 +72,10 @@ impl IntervalJoin {
             ));
         }
         bounds::check(&spec, &limits)?;
-        let choices = spec.chooses().then(|| Box::new(Choosing::new(spec.clone())));
+        let choices = spec.chooses().then(|| {
+            let spills = limits.overflow == Overflow::Spill;
+            Box::new(Choosing::new(spec.clone(), spills))
+        });
         let ttl = spec.ttl().map(Ttl::new);
         let waits = |side| spec.kind().emits_unmatched(side) && choices.is_none();
         let layout = Layout::for_interval(spec.interval(), spec.lateness().allowed)
@@ -167,9 +171,10 @@ impl IntervalJoin {
         if more {
             return true;
         }
-        if state.failure().is_some() {
+        if self.failure().is_some() {
             return false;
         }
+        let IntervalJoin { state, counters, flushing, .. } = self;
         for side in Side::BOTH {
             let freed = if *flushing {
                 state.retire_all(side)
@@ -333,7 +338,8 @@ impl IntervalJoin {
     /// cannot be read back from the files of [`Overflow::Spill`]. The operator must not be used any
     /// more.
     pub fn failure(&self) -> Option<JoinError> {
-        self.state.failure().map(|error| JoinError::Spill(error.clone()))
+        let waiting = self.choices.as_ref().and_then(|choices| choices.failure());
+        self.state.failure().or(waiting).map(|error| JoinError::Spill(error.clone()))
     }
 
     fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {

@@ -7,11 +7,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::path::Path;
 
 use crate::error::JoinError;
-use crate::event::{EventBatch, Key, KeyHasher, KeyKind, Side};
+use crate::event::{Event, EventBatch, KeyHasher, KeyKind, Side};
 use crate::join::slots::{Mark, Slots, end_of, is_past};
 use crate::join::{Counters, Emit, JoinKind, JoinSpec};
+use crate::spill::SpillError;
 use crate::state::{Class, Partner, Visit};
 
 /// The rows of both sides that are in no pair, and the pairs that they may be in.
@@ -22,6 +24,10 @@ pub(super) struct Pairing {
     /// Of the batch at work.
     side: Side,
     marks: Vec<Option<Mark>>,
+    /// Room for two rows out of files.
+    room: [Vec<u8>; 2],
+    /// Why a row could not be read back. It is missing.
+    failure: Option<SpillError>,
 }
 
 /// Something to decide at the first watermark over `at`.
@@ -50,19 +56,45 @@ enum What {
 }
 
 impl Pairing {
-    pub(super) fn new(spec: JoinSpec) -> Pairing {
+    /// `spills`: rows may go into files. A condition is asked of those in state then.
+    pub(super) fn new(spec: JoinSpec, spills: bool) -> Pairing {
+        let with_rows = spills && spec.condition().is_some();
         Pairing {
             spec,
-            slots: Slots::new(false),
+            slots: Slots::new(with_rows),
             due: BinaryHeap::new(),
             side: Side::Left,
             marks: Vec::new(),
+            room: Default::default(),
+            failure: None,
         }
     }
 
     /// Bytes as allocated.
     pub(super) fn bytes(&self) -> usize {
         self.slots.bytes() + self.due.capacity() * size_of::<Reverse<Due>>()
+    }
+
+    /// Those of [`bytes`](Self::bytes) that are rows in memory.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.slots.row_bytes()
+    }
+
+    /// Puts all rows into files in `folder`.
+    pub(super) fn spill(&mut self, folder: &Path) -> Result<(), SpillError> {
+        self.due.shrink_to(self.due.len() + self.due.len() / 4);
+        self.room = Default::default();
+        self.slots.spill(folder)
+    }
+
+    /// Has memory keep no more of rows in files than it must.
+    pub(super) fn forget(&mut self) {
+        self.slots.forget();
+    }
+
+    /// Why rows could not be read back from files, if they could not.
+    pub(super) fn failure(&self) -> Option<&SpillError> {
+        self.failure.as_ref()
     }
 
     /// As [`Slots::mark`].
@@ -105,6 +137,9 @@ impl Pairing {
         out: &mut E,
     ) -> bool {
         for _ in 0..budget {
+            if self.failure.is_some() {
+                return false;
+            }
             if clock.is_some_and(|clock| !self.is_due(clock)) {
                 return false;
             }
@@ -122,11 +157,32 @@ impl Pairing {
         true
     }
 
-    /// Whether the condition holds of two rows that are in no pair.
-    fn holds(&self, left: Mark, right: Mark, hasher: &KeyHasher) -> bool {
-        let event = |mark| self.slots.get(mark).map(|slot| slot.event(hasher));
-        let (left, right) = (event(left), event(right));
-        left.zip(right).is_some_and(|(left, right)| self.spec.holds(&left, &right))
+    /// Whether the condition holds of an event of the batch and a row that is in no pair, given as
+    /// state has it.
+    fn holds(
+        &mut self,
+        own: Event<'_>,
+        (other, ts, row): (Mark, i64, &[u8]),
+        hasher: &KeyHasher,
+    ) -> bool {
+        let Pairing { spec, slots, side, room: [room, _], failure, .. } = self;
+        let partner = match slots.has_rows() {
+            true => Event { key: own.key, ts, row },
+            false => {
+                match slots.get_mut(other).map(|(slot, store)| slot.event(hasher, store, room)) {
+                    Some(Ok(event)) => event,
+                    Some(Err(error)) => {
+                        *failure = Some(error);
+                        return false;
+                    }
+                    None => return false,
+                }
+            }
+        };
+        match side {
+            Side::Left => spec.holds(&own, &partner),
+            Side::Right => spec.holds(&partner, &own),
+        }
     }
 
     /// The watermark that a pair of this time waits for, less one.
@@ -147,17 +203,28 @@ impl Pairing {
         else {
             return;
         };
+        let are_late = [left_slot.is_late, right_slot.is_late];
+        let kind = self.spec.kind();
+        let Pairing { slots, room: [left_room, right_room], failure, .. } = self;
+        let rows = slots.read_two((left, right), hasher, (left_room, right_room));
+        let (left_event, right_event) = match rows {
+            Ok(Some(rows)) => rows,
+            Ok(None) => return,
+            Err(error) => {
+                *failure = Some(error);
+                return;
+            }
+        };
         counters.pairs += 1;
-        for (counts, slot) in counters.sides.iter_mut().zip([left_slot, right_slot]) {
-            match slot.is_late {
+        for (counts, is_late) in counters.sides.iter_mut().zip(are_late) {
+            match is_late {
                 true => counts.late_matched += 1,
                 false => counts.matched += 1,
             }
         }
-        let left_event = left_slot.event(hasher);
-        if self.spec.kind().emits_pairs() {
-            out.pair(left_event, right_slot.event(hasher));
-        } else if self.spec.kind() == JoinKind::Semi {
+        if kind.emits_pairs() {
+            out.pair(left_event, right_event);
+        } else if kind == JoinKind::Semi {
             counters.sides[Side::Left.index()].singles += 1;
             out.single(Side::Left, left_event);
         }
@@ -174,12 +241,21 @@ impl Pairing {
         counters: &mut Counters,
         out: &mut E,
     ) {
-        let Some(slot) = self.slots.get(mark) else { return };
-        if self.spec.kind().emits_unmatched(side) {
-            counters.sides[side.index()].singles += 1;
-            out.single(side, slot.event(hasher));
+        let Pairing { spec, slots, room: [room, _], failure, .. } = self;
+        let Some((slot, store)) = slots.get_mut(mark) else { return };
+        if spec.kind().emits_unmatched(side) {
+            match slot.event(hasher, store, room) {
+                Ok(event) => {
+                    counters.sides[side.index()].singles += 1;
+                    out.single(side, event);
+                }
+                Err(error) => {
+                    *failure = Some(error);
+                    return;
+                }
+            }
         }
-        self.slots.release(mark);
+        slots.release(mark);
     }
 }
 
@@ -191,16 +267,16 @@ pub(super) struct PairingVisit<'a> {
 }
 
 impl<'a> Visit for PairingVisit<'a> {
-    type Own = (Option<Mark>, Key<'a>);
+    type Own = (Option<Mark>, Event<'a>);
 
     fn own(&self, index: usize) -> Self::Own {
-        (self.pairing.marks[index], self.batch.event(index, self.hasher).key)
+        (self.pairing.marks[index], self.batch.event(index, self.hasher))
     }
 
     /// State is not told of matches: whether they come to anything is seen later.
-    fn partner(&mut self, (own, key): Self::Own, partner: Partner<'_>) -> bool {
+    fn partner(&mut self, (own, event): Self::Own, partner: Partner<'_>) -> bool {
         let pairing = &mut *self.pairing;
-        let (Some(own), Some((other, _))) = (own, Mark::of(key, partner.row)) else {
+        let (Some(own), Some((other, row))) = (own, Mark::of(event.key, partner.row)) else {
             return false;
         };
         let (Some(slot), Some(first)) = (pairing.slots.get(own), pairing.slots.get(other)) else {
@@ -212,7 +288,9 @@ impl<'a> Visit for PairingVisit<'a> {
             Side::Left => (own, other),
             Side::Right => (other, own),
         };
-        if pairing.spec.condition().is_some() && !pairing.holds(left, right, self.hasher) {
+        if pairing.spec.condition().is_some()
+            && !pairing.holds(event, (other, partner.ts, row), self.hasher)
+        {
             return false;
         }
         let what = What::Candidate { second, first, left, right };

@@ -6,6 +6,7 @@
 //! event that still is on time gives its pairs at once. Each window's turn stands in a heap; an
 //! entry whose window has another end by now, because a session has grown, is stale.
 
+mod cold;
 mod firing;
 mod place;
 mod rows;
@@ -20,11 +21,13 @@ use crate::event::{BatchKind, EventBatch, KeyHasher, Side};
 use crate::join::counters::check_rows;
 use crate::join::emit::single_without_key;
 use crate::join::late::{on_time_from, take_late};
+use crate::join::room::MakesRoom;
 use crate::join::slots::is_past;
 use crate::join::spec::check::NOT_PLAIN;
 use crate::join::window::{Span, Window};
 use crate::join::{Counters, Emit, JoinSpec};
 use crate::limits::{Limits, Overflow};
+use crate::spill::{Place, Shelf};
 use crate::time::{LatenessClock, WATERMARK_END, WATERMARK_START};
 use firing::{Firing, pair_time};
 use place::Arrived;
@@ -54,6 +57,9 @@ pub struct WindowJoin {
     watermarks: [i64; 2],
     flushing: bool,
     finished: bool,
+    /// Rows of windows that are not in memory.
+    shelf: Shelf,
+    failure: Option<JoinError>,
 }
 
 /// An open window of one key.
@@ -64,8 +70,9 @@ struct Live {
     /// Of its first row.
     arrival: u64,
     key: u64,
-    /// By [`Side::index`], in the order of arrival.
+    /// By [`Side::index`], in the order of arrival; and where those are that are in files.
     members: [Vec<Member>; 2],
+    parts: Vec<Place>,
     is_fired: bool,
 }
 
@@ -98,15 +105,23 @@ impl WindowJoin {
         let Some(window) = spec.windows() else {
             return Err(SpecError::Window("the spec has no window; an interval join does it"));
         };
-        if limits.overflow != Overflow::Refuse {
+        if limits.overflow == Overflow::Shed {
             return Err(SpecError::Overflow(NOT_PLAIN));
         }
+        let rows = match window {
+            Window::Hopping { size, slide, .. }
+                if slide < size && limits.overflow == Overflow::Spill =>
+            {
+                Rows::shared()
+            }
+            _ => Rows::default(),
+        };
         Ok(WindowJoin {
             spec,
             window,
             hasher,
             limits,
-            rows: Rows::default(),
+            rows,
             keys: HashMap::new(),
             windows: HashMap::new(),
             turns: BinaryHeap::new(),
@@ -118,6 +133,8 @@ impl WindowJoin {
             watermarks: [WATERMARK_START; 2],
             flushing: false,
             finished: false,
+            shelf: Shelf::default(),
+            failure: None,
         })
     }
 
@@ -167,6 +184,9 @@ impl WindowJoin {
     pub fn work<E: Emit>(&mut self, budget: usize, out: &mut E) -> bool {
         let watermark = self.watermark();
         for _ in 0..budget {
+            if self.failure.is_some() {
+                return false;
+            }
             let Some(&Reverse(turn)) = self.turns.peek() else {
                 self.flushing = false;
                 return false;
@@ -209,7 +229,8 @@ impl WindowJoin {
         let keys = self.keys.capacity() * (size_of::<(OwnedKey, Vec<(i128, u64)>)>() + 32);
         let windows = self.windows.capacity() * size_of::<(u64, Live)>();
         let turns = self.turns.capacity() * size_of::<Reverse<Turn>>();
-        (self.rows.bytes() + keys + windows + turns + self.member_bytes) as u64
+        let files = self.shelf.memory_bytes();
+        (self.rows.bytes() + keys + windows + turns + self.member_bytes + files) as u64
     }
 
     /// Gives memory back that lists have grown to and no longer need, if it is over `keep_bytes`
@@ -225,7 +246,13 @@ impl WindowJoin {
     }
 
     fn check_state(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
-        check_rows(&self.limits, self.counters.buffered(), batch)?;
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        if self.limits.overflow != Overflow::Refuse {
+            self.make_room_for(batch)?;
+        }
+        check_rows(&self.limits, self.rows_in_memory(), batch)?;
         let Some(bytes_max) = self.limits.state_bytes_max else { return Ok(()) };
         let more = batch.row_bytes() as u64;
         if self.state_bytes() + more > bytes_max {
@@ -293,6 +320,7 @@ impl WindowJoin {
             };
             let is_due = |live: &Live| is_past(watermark, live.span.end + fires_after - 1);
             if self.windows.get(&window).is_some_and(is_due) {
+                self.load(window)?;
                 self.fire_for(window, side, out);
             }
         }
@@ -304,10 +332,15 @@ impl WindowJoin {
         let after = if turn.closes { self.closes_after() } else { self.fires_after() };
         let is_stale = (live.span.end + after - 1, live.span.start, live.arrival)
             != (turn.at, turn.start, turn.arrival);
+        let is_fired = live.is_fired;
         if is_stale {
             return;
         }
-        if !live.is_fired {
+        if let Err(error) = self.load(turn.window) {
+            self.failure = Some(error);
+            return;
+        }
+        if !is_fired {
             self.fire(turn.window, out);
         }
         if turn.closes {
@@ -370,7 +403,7 @@ impl WindowJoin {
 
     /// Emits the rows of a window that are in none of its pairs, and lets it go.
     fn close<E: Emit>(&mut self, window: u64, out: &mut E) {
-        let Some(live) = self.remove(window) else { return };
+        let Some(live) = self.remove(window, None) else { return };
         let [left, right] = &live.members;
         let of = |side: Side, members: &[Member]| -> Vec<(u64, Side, Member)> {
             members.iter().map(|member| (self.rows.arrival(member.row), side, *member)).collect()

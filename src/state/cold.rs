@@ -6,6 +6,7 @@
 //! end stand in the file a second time, in the order in which they come out. When there are too
 //! many segments, neighbours are put together.
 
+mod aged;
 mod filter;
 mod merge;
 mod segment;
@@ -20,9 +21,11 @@ use super::directory::{Directories, is_directory};
 use super::expiry::Due;
 use super::index::Index;
 use super::run::{MATCHED, Run};
+use super::ttl::Epochs;
 use super::{State, waiting_row, waiting_run};
 use crate::event::Side;
 use crate::spill::SpillError;
+use aged::Aged;
 use merge::{SEGMENTS_MAX, merge, to_merge};
 pub(super) use segment::{ColdRow, Segment};
 use segment::{NO_NUMBER, PAGE_BYTES, SegmentWriter, bytes_in_page, page_of};
@@ -88,12 +91,17 @@ impl Cold {
     /// Drops the segments all of whose rows have times under `floor` and none of which waits;
     /// returns how many rows went.
     pub(super) fn retire(&mut self, floor: i64) -> u64 {
+        self.retire_if(|segment| segment.last < floor && segment.waits().is_none())
+    }
+
+    /// Drops some segments; returns how many rows went, without those counted as dead.
+    fn retire_if(&mut self, is_over: impl Fn(&Segment) -> bool) -> u64 {
         let before = self.rows;
         let Cold { segments, rows, memory_bytes, filter_bytes } = self;
         segments.retain(|segment| {
-            let stays = segment.last >= floor || segment.waits().is_some();
+            let stays = !is_over(segment);
             if !stays {
-                *rows -= segment.rows;
+                *rows -= segment.live_rows();
                 *memory_bytes -= segment.memory_bytes();
                 *filter_bytes -= segment.filter_bytes();
             }
@@ -115,28 +123,44 @@ impl Cold {
     }
 
     fn add(&mut self, at: usize, segment: Segment) {
-        self.rows += segment.rows;
+        self.rows += segment.live_rows();
         self.memory_bytes += segment.memory_bytes();
         self.filter_bytes += segment.filter_bytes();
         self.segments.insert(at, segment);
     }
 
-    /// Puts neighbours together while there are too many; all filters may take so many bytes.
-    fn merge(&mut self, folder: &Path, filter_bytes_max: usize) -> Result<(), SpillError> {
+    /// Puts neighbours together while there are too many; all filters may take so many bytes. Dead
+    /// rows are left out: returns how many of them had not been counted as dead.
+    fn merge(
+        &mut self,
+        folder: &Path,
+        filter_bytes_max: usize,
+        epochs: &Epochs<'_>,
+    ) -> Result<u64, SpillError> {
+        let before = self.rows;
         while self.segments.len() > SEGMENTS_MAX {
             let range = to_merge(&self.segments);
             let at = range.start;
             let merged: Vec<Segment> = self.segments.drain(range).collect();
             for segment in &merged {
-                self.rows -= segment.rows;
+                self.rows -= segment.live_rows();
                 self.memory_bytes -= segment.memory_bytes();
                 self.filter_bytes -= segment.filter_bytes();
             }
             let filter_bytes = filter_bytes_max.saturating_sub(self.filter_bytes);
-            self.add(at, merge(folder, merged, filter_bytes)?);
+            self.add(at, merge(folder, merged, filter_bytes, epochs)?);
         }
-        Ok(())
+        Ok(before - self.rows)
     }
+}
+
+/// What has become of rows of a side that were to go into files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spilled {
+    /// Rows that went.
+    pub rows: u64,
+    /// Rows that went nowhere, as they were dead, and that had not been counted as such.
+    pub over: u64,
 }
 
 impl State {
@@ -147,16 +171,16 @@ impl State {
 
     /// Puts the oldest buckets into files in `folder`, those first whose end is the next, until
     /// about `bytes` and `rows` of memory are freed. Filters may take `filter_bytes_max`, over both
-    /// sides. Returns how many rows went, by side. After an error the state must not be used.
+    /// sides. Returns what became of rows, by side. After an error the state must not be used.
     pub fn spill(
         &mut self,
         folder: &Path,
         (bytes, rows): (usize, u64),
         ends: [i128; 2],
         filter_bytes_max: usize,
-    ) -> Result<[u64; 2], SpillError> {
+    ) -> Result<[Spilled; 2], SpillError> {
         let counts = self.buckets_to_leave((bytes, rows), ends);
-        let mut gone = [0; 2];
+        let mut spilled = [Spilled::default(); 2];
         for side in Side::BOTH.into_iter().filter(|side| counts[side.index()] > 0) {
             let own = side.index();
             let (first_kept, expected) =
@@ -168,15 +192,23 @@ impl State {
             let used: usize = self.cold.iter().map(|cold| cold.filter_bytes).sum();
             let filter_bytes = filter_bytes_max.saturating_sub(used);
             let arena = &self.arenas[own];
-            let segment = write(folder, arena, &mut leaving, waits.as_deref(), filter_bytes)?;
-            gone[own] = self.rings[own].retire_oldest(counts[own], &mut self.arenas[own]);
+            let epochs = self.ages.epochs_of(side, self.sequences[own]);
+            let (waits, sizes) = (waits.as_deref(), (filter_bytes, &epochs));
+            let mut segment = write(folder, arena, &mut leaving, waits, sizes)?;
+            let gone = self.rings[own].retire_oldest(counts[own], &mut self.arenas[own]);
+            let rows = segment.rows;
+            if self.ages.is_sweeping() {
+                segment.begin_sweep();
+            }
             let cold = &mut self.cold[own];
             cold.add(cold.segments.len(), segment);
             let others = used - (cold.filter_bytes.min(used));
-            cold.merge(folder, filter_bytes_max.saturating_sub(others))?;
+            let filter_bytes = filter_bytes_max.saturating_sub(others);
+            let dropped = cold.merge(folder, filter_bytes, &epochs)?;
+            spilled[own] = Spilled { rows, over: gone - rows + dropped };
         }
         self.shrink_index();
-        Ok(gone)
+        Ok(spilled)
     }
 
     /// Has memory keep no more of the rows in files than it must: probes read more pages then.
@@ -297,14 +329,14 @@ fn each_run(
     }
 }
 
-/// Writes the runs that leave into a segment; `waits` are those of their rows that wait for their
-/// end, where the side's rows do.
+/// Writes the runs that leave into a segment, without dead rows; `waits` are those of their rows
+/// that wait for their end, where the side's rows do.
 fn write(
     folder: &Path,
     arena: &Arena,
     leaving: &mut [Leaving],
     waits: Option<&[Due]>,
-    filter_bytes_max: usize,
+    (filter_bytes_max, epochs): (usize, &Epochs<'_>),
 ) -> Result<Segment, SpillError> {
     let page_bytes: usize = leaving.iter().map(|leaving| bytes_of(leaving.run)).sum();
     let page_count = page_bytes.div_ceil(PAGE_BYTES).max(1);
@@ -319,6 +351,7 @@ fn write(
         Some(waits) => Some(write_waits(&mut writer, arena, leaving, waits)?),
         None => None,
     };
+    let mut aged = Aged::default();
     let (mut next, mut place) = (0, 0);
     for page in 0..page_count as u32 {
         while let Some(Leaving { key, run, .. }) = leaving.get(next).filter(|l| l.page == page) {
@@ -326,15 +359,19 @@ fn write(
             for row in 0..run.len() {
                 let stored = run.stored(row);
                 let (ts, tag) = (stored.ts(), stored.tag());
+                place += 1;
+                if epochs.is_dead(tag) {
+                    continue;
+                }
+                aged.note(epochs.of(tag));
                 let number = NO_NUMBER;
                 let row = ColdRow { number, key: *key, ts, tag, row: stored.row(tag) };
-                writer.row(&row, numbers.as_ref().map(|numbers| numbers[place]));
-                place += 1;
+                writer.row(&row, numbers.as_ref().map(|numbers| numbers[place - 1]));
             }
         }
         writer.end_page()?;
     }
-    writer.finish()
+    writer.finish(aged)
 }
 
 /// Writes the rows that wait; returns the numbers of all rows in the order of `leaving`.

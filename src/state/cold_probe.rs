@@ -84,7 +84,7 @@ impl ColdHits {
             for ColdRow { number, key, ts, tag, row } in ColdRow::all(page) {
                 for &Look { segment, event, .. } in same {
                     let (lo, hi) = pass.range(event);
-                    if pass.key(event) != key || ts < lo || hi < ts {
+                    if pass.key(event) != key || ts < lo || hi < ts || pass.is_dead(tag) {
                         continue;
                     }
                     let (back, start, len) = (back_of(tag, pass.next), rows.len(), row.len());
@@ -115,6 +115,7 @@ impl State {
     pub(super) fn find_cold(&mut self, pass: &mut Pass<'_>) -> Result<bool, StateFull> {
         let other = pass.side.other().index();
         pass.next = self.sequences[other];
+        pass.oldest_back = self.oldest_back(pass.side.other());
         match self.cold_hits.find(&self.cold[other], pass) {
             Ok(()) => Ok(!self.cold_hits.hits.is_empty()),
             Err(error) => {
@@ -166,6 +167,9 @@ impl State {
         for hit in 0..scratch.hits.len() {
             let Some((row, piece)) = scratch.hits.iter(hit..hit + 1).next() else { continue };
             let stored = piece.columns.stored(row as usize);
+            if pass.is_dead(stored.tag()) {
+                continue;
+            }
             let order = (piece.event, Reverse(back_of(stored.tag(), pass.next)));
             while let Some(hit) = self.cold_hits.take_before(Some(order)) {
                 self.hand_over_cold(hit, &mut tally, scratch, pass, visit);

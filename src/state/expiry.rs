@@ -36,7 +36,8 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    fn order(&self) -> (i64, u64) {
+    /// Its place among those of its side.
+    pub(crate) fn order(&self) -> (i64, u64) {
         (self.ts, self.waiting.arrival)
     }
 }

@@ -69,6 +69,7 @@ mod ttl;
 #[cfg(test)]
 mod tests;
 
+pub use cold::Spilled;
 pub use filter::{Filter, SELECT_SLACK, Simd};
 pub use probe::{BatchStats, Class, Partner, Probe, Visit};
 pub use shed::Shed;

@@ -36,7 +36,59 @@ pub(super) struct Ages {
     sweep: Option<(Side, i64)>,
 }
 
+/// Rows of a side that have died now.
+pub(super) struct Dead {
+    /// Their last epoch.
+    pub(super) epoch: u64,
+    /// The number of the side's next row, and how far behind it those are that were alive before
+    /// and that still are.
+    next: u32,
+    backs: [u32; 2],
+}
+
+impl Dead {
+    /// Whether a row, by its tag, has died now.
+    pub(super) fn has_died(&self, tag: u32) -> bool {
+        let back = back_of(tag, self.next);
+        back <= self.backs[0] && back > self.backs[1]
+    }
+}
+
+/// Tells the epochs of a side's rows, and which rows are dead.
+pub(super) struct Epochs<'a> {
+    ages: &'a Ages,
+    side: Side,
+    next: u32,
+    oldest_back: u32,
+}
+
+impl Epochs<'_> {
+    /// Whether a row, by its tag, has outlived its time.
+    pub(super) fn is_dead(&self, tag: u32) -> bool {
+        back_of(tag, self.next) > self.oldest_back
+    }
+
+    /// The epoch of a row that is alive: one that is not closed has the next number.
+    pub(super) fn of(&self, tag: u32) -> u64 {
+        let back = back_of(tag, self.next);
+        let is_later =
+            |epoch: &Epoch| back <= back_of(epoch.sequences[self.side.index()], self.next);
+        let at = self.ages.epochs.partition_point(is_later);
+        self.ages.epochs.get(at).map_or(self.ages.epoch_count + 1, |epoch| epoch.number)
+    }
+}
+
 impl Ages {
+    /// What tells the epochs of a side's rows, given the number of the next one.
+    pub(super) fn epochs_of(&self, side: Side, next: u32) -> Epochs<'_> {
+        Epochs { ages: self, side, next, oldest_back: self.oldest_back(side, next) }
+    }
+
+    /// Whether dead rows that wait are yet to be looked for.
+    pub(super) fn is_sweeping(&self) -> bool {
+        self.sweep.is_some()
+    }
+
     /// The most that the number of a live row is behind the next row's.
     #[inline]
     pub(super) fn oldest_back(&self, side: Side, next: u32) -> u32 {
@@ -92,15 +144,18 @@ impl State {
         let before = Side::BOTH.map(|side| self.oldest_back(side));
         self.ages.dead = Some(dead);
         self.ages.sweep = Some((Side::Left, i64::MIN));
-        Some(Side::BOTH.map(|side| {
-            let own = side.index();
-            let (oldest_back, next) = (self.oldest_back(side), self.sequences[own]);
-            let died = |tag: u32| {
-                let back = back_of(tag, next);
-                back > oldest_back && back <= before[own]
-            };
-            self.rings[own].age_out(dead.number, floors[own], died)
-        }))
+        let mut died = [0; 2];
+        for side in Side::BOTH {
+            let (own, floor) = (side.index(), floors[side.index()]);
+            let (next, backs) = (self.sequences[own], [before[own], self.oldest_back(side)]);
+            let dead = Dead { epoch: dead.number, next, backs };
+            died[own] = self.rings[own].age_out(dead.epoch, floor, |tag| dead.has_died(tag));
+            match self.cold[own].age_out(&dead, floor) {
+                Ok(cold) => died[own] += cold,
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        Some(died)
     }
 
     /// See [`Ages::oldest_back`].
@@ -125,7 +180,9 @@ impl State {
     ) -> bool {
         let Some(dead) = self.ages.dead else { return false };
         let mut left = budget;
-        while let Some((side, from)) = self.ages.sweep {
+        while self.failure.is_none()
+            && let Some((side, from)) = self.ages.sweep
+        {
             let own = side.index();
             let arena = &self.arenas[own];
             let ts_of = |waiting: &Waiting| waiting_row(arena, waiting).ts();
@@ -133,11 +190,28 @@ impl State {
                 .as_mut()
                 .and_then(|expiry| expiry.take_arrived_before(dead.arrivals, from, ts_of));
             let Some((next, dues)) = found else {
+                let cold = &mut self.cold[own];
+                let hand_over = |key, ts, row: &[u8]| each(side, key, ts, row);
+                match cold.expire_dead(dead.arrivals, None, left, hand_over) {
+                    Ok(count) if count < left => {}
+                    Ok(_) => return true,
+                    Err(error) => {
+                        self.failure = Some(error);
+                        return false;
+                    }
+                }
                 self.ages.sweep = (side == Side::Left).then_some((Side::Right, i64::MIN));
                 continue;
             };
             self.ages.sweep = Some((side, next));
-            for Due { ts, waiting } in &dues {
+            for due @ Due { ts, waiting } in &dues {
+                let hand_over = |key, ts, row: &[u8]| each(side, key, ts, row);
+                let before = Some(due.order());
+                let cold = &mut self.cold[own];
+                if let Err(error) = cold.expire_dead(dead.arrivals, before, usize::MAX, hand_over) {
+                    self.failure = Some(error);
+                    return false;
+                }
                 let row = waiting_row(arena, waiting);
                 let tag = row.tag();
                 if tag & MATCHED == 0 {
@@ -162,6 +236,7 @@ impl State {
         if let Some(expiry) = &mut self.expiries[own] {
             expiry.drop_empty();
         }
-        self.rings[own].retire_dead(&mut self.arenas[own])
+        let cold = self.cold[own].retire_dead();
+        cold + self.rings[own].retire_dead(&mut self.arenas[own])
     }
 }

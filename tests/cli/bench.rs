@@ -497,7 +497,7 @@ fn wrong_use_is_told_with_what_to_do() {
         ("--repeat 0", "it is too small; "),
         ("--reserve -1", "--reserve"),
         ("--max-rows 9 --peer naive", "--peer"),
-        ("--max-rows 9 --on-full spill --ttl 1s", "--on-full"),
+        ("--max-rows 9 --on-full shed --window tumble:1s", "--on-full"),
         ("--max-rows 9 --api join", "nobody could wait"),
         ("--window tumble:1s --ttl 5s", "--ttl"),
         ("--on-full shed", "--max-rows"),

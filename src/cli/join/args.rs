@@ -323,7 +323,7 @@ pub(super) struct MachineArgs {
     /// When a bound comes near: block stops reading what is ahead until rows are freed, shed gives
     /// the oldest rows up, whose pairs are then missing (they are counted, and come out as
     /// unmatched neither), spill puts the oldest rows into files and looks there as well, which is
-    /// slower (not with --ttl), fail goes on and ends the run at the bound
+    /// slower, fail goes on and ends the run at the bound
     #[arg(long, value_name = "POLICY", default_value = "block")]
     pub(super) on_full: OnFull,
     /// Where --on-full spill puts rows: a folder on a disk with room; the files in it have no names

@@ -74,22 +74,12 @@ impl Bounds {
                 "--ttl goes with --between and --asof, not with --match one-to-one or --window: \
                  {why}"
             ))),
-            SpecError::Overflow(_) => match self.on_full {
-                OnFull::Spill if self.ttl.is_some() => Some(Failure::usage(
-                    "--on-full spill: rows with a --ttl stay in memory, where the clock finds \
-                     those that have outlived it; leave one of them out",
-                )),
-                OnFull::Spill => Some(Failure::usage(
-                    "--on-full spill goes with --between and all matches: what --match, \
-                     --asof and --window wait with is memory; choose block or fail",
-                )),
-                _ => Some(Failure::usage(
-                    "--on-full shed goes with --between and all matches: with --match and --asof \
-                     another match would take the place of one that was given up, and rows of \
-                     --window have their turn at its end, so that results would be wrong and \
-                     not merely fewer; choose block or fail, or --ttl where inputs are silent",
-                )),
-            },
+            SpecError::Overflow(_) => Some(Failure::usage(
+                "--on-full shed goes with --between and all matches: with --match and --asof \
+                 another match would take the place of one that was given up, and rows of \
+                 --window have their turn at its end, so that results would be wrong and not \
+                 merely fewer; choose block, spill or fail, or --ttl where inputs are silent",
+            )),
             _ => None,
         }
     }
@@ -134,8 +124,9 @@ impl Bounds {
             }
             OnFull::Spill => (
                 "all rows are in files by now: it is what each of the --cores takes by itself and \
-                 what memory keeps of rows in files",
-                "use fewer --cores, or narrow --between",
+                 what memory keeps of rows in files, of --window and of rows that wait for their \
+                 match",
+                "use fewer --cores, or narrow --between or --window",
             ),
             OnFull::Shed => (
                 "all rows were given up by now: it is what each of the --cores takes by itself",

@@ -4,15 +4,14 @@ use std::path::Path;
 
 use super::IntervalJoin;
 use crate::error::{JoinError, SpecError};
-use crate::event::{EventBatch, Side};
+use crate::event::Side;
 use crate::join::JoinSpec;
-use crate::join::spec::check::{LIVES, NOT_PLAIN};
+use crate::join::room::{MakesRoom, SPILL_LEAST};
+use crate::join::spec::check::NOT_PLAIN;
 use crate::limits::{Limits, Overflow};
 
 /// Rows are put into files until one in so many bytes and rows that may stay is left in memory.
 const SPILL_TO: u64 = 2;
-/// At least one in so many bytes of state has to be of rows, or rows are not put into files.
-const SPILL_LEAST: u64 = 8;
 /// One in so many bytes that may stay may be a filter's.
 const FILTER_SHARE: u64 = 8;
 
@@ -20,9 +19,30 @@ const FILTER_SHARE: u64 = 8;
 pub(super) fn check(spec: &JoinSpec, limits: &Limits) -> Result<(), SpecError> {
     match limits.overflow {
         Overflow::Refuse => Ok(()),
-        _ if spec.chooses() => Err(SpecError::Overflow(NOT_PLAIN)),
-        Overflow::Spill if spec.ttl().is_some() => Err(SpecError::Overflow(LIVES)),
+        Overflow::Shed if spec.chooses() => Err(SpecError::Overflow(NOT_PLAIN)),
         Overflow::Shed | Overflow::Spill => Ok(()),
+    }
+}
+
+impl MakesRoom for IntervalJoin {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn state_bytes(&self) -> u64 {
+        IntervalJoin::state_bytes(self)
+    }
+
+    fn rows_in_memory(&self) -> u64 {
+        IntervalJoin::rows_in_memory(self)
+    }
+
+    fn trim(&mut self, keep_bytes: u64) {
+        IntervalJoin::trim(self, keep_bytes);
+    }
+
+    fn make_room(&mut self, bytes_max: u64, rows_max: u64) -> Result<(), JoinError> {
+        IntervalJoin::make_room(self, bytes_max, rows_max)
     }
 }
 
@@ -91,9 +111,10 @@ impl IntervalJoin {
         let bytes = now.saturating_sub(bytes_max / SPILL_TO);
         let rows = self.rows_in_memory().saturating_sub(rows_max / SPILL_TO);
         let is_too_much = now > bytes_max || self.rows_in_memory() > rows_max;
+        let waiting_bytes = self.choices.as_ref().map_or(0, |choices| choices.row_bytes() as u64);
+        let row_bytes = self.state.row_bytes() as u64 + waiting_bytes;
         // It is what is known of rows in files that fills memory: to have more there is no help.
-        let is_hollow =
-            now > bytes_max && bytes_max > 0 && self.state.row_bytes() as u64 * SPILL_LEAST < now;
+        let is_hollow = now > bytes_max && bytes_max > 0 && row_bytes * SPILL_LEAST < now;
         if !is_too_much || is_hollow {
             return Ok(());
         }
@@ -104,7 +125,18 @@ impl IntervalJoin {
         let gone = self.state.spill(&folder, (bytes, rows), ends, filter_bytes_max);
         let gone = gone.map_err(JoinError::Spill)?;
         for (counters, gone) in self.counters.sides.iter_mut().zip(gone) {
-            counters.spilled += gone;
+            counters.spilled += gone.rows;
+            counters.freed += gone.over;
+        }
+        if let Some(choices) = &mut self.choices {
+            // A file for next to nothing would only be one more.
+            let is_all = bytes_max == 0 || now <= bytes_max;
+            if waiting_bytes > 0 && (is_all || waiting_bytes * SPILL_LEAST >= now) {
+                choices.spill(&folder).map_err(JoinError::Spill)?;
+            }
+            if bytes_max == 0 {
+                choices.forget();
+            }
         }
         if bytes_max == 0 {
             self.state.forget_cold();
@@ -137,31 +169,5 @@ impl IntervalJoin {
     /// Rows in memory, dead ones that are not yet freed left out.
     pub fn rows_in_memory(&self) -> u64 {
         self.counters.buffered() - self.state.cold_row_count()
-    }
-
-    /// Makes room for a batch if it is over a bound.
-    pub(super) fn make_room_for(&mut self, batch: &EventBatch) -> Result<(), JoinError> {
-        let (bytes, rows) = (batch.row_bytes() as u64, batch.len() as u64);
-        let room = |bound: Option<u64>, more: u64| bound.unwrap_or(u64::MAX).saturating_sub(more);
-        let bytes_max = room(self.limits.state_bytes_max, bytes);
-        let rows_max = room(self.limits.state_rows_max, rows);
-        let is_over = |join: &IntervalJoin| {
-            join.state_bytes() > bytes_max || join.rows_in_memory() > rows_max
-        };
-        if !is_over(self) {
-            return Ok(());
-        }
-        self.trim(0);
-        if !is_over(self) {
-            return Ok(());
-        }
-        // Some more, so that it is not for every batch.
-        self.make_room(bytes_max - bytes_max / 8, rows_max - rows_max / 8)?;
-        let keep = |now: u64, most: u64| if now > most { 0 } else { u64::MAX };
-        match (keep(self.state_bytes(), bytes_max), keep(self.rows_in_memory(), rows_max)) {
-            (u64::MAX, u64::MAX) => Ok(()),
-            // What is not over its bound stays.
-            (bytes, rows) => self.make_room(bytes, rows),
-        }
     }
 }

@@ -1,11 +1,14 @@
 //! The operator where not all matches count: the same state, other visitors, and rows that wait.
 
+use std::path::Path;
+
 use super::{IntervalJoin, count, join_all};
 use crate::error::JoinError;
 use crate::event::{EventBatch, Key, KeyHasher, Side};
 use crate::join::choice::{Choices, Emitted, LeftVisit, RightVisit};
 use crate::join::pairing::{Pairing, PairingVisit};
 use crate::join::{Counters, Emit, JoinSpec, MatchChoice};
+use crate::spill::SpillError;
 use crate::state::{BatchStats, Class, Probe, State, StateFull};
 use crate::time::Timestamp;
 
@@ -18,10 +21,43 @@ pub(super) enum Choosing {
 }
 
 impl Choosing {
-    pub(super) fn new(spec: JoinSpec) -> Choosing {
+    /// `spills`: rows may go into files.
+    pub(super) fn new(spec: JoinSpec, spills: bool) -> Choosing {
         match spec.choice() {
-            MatchChoice::OneToOne => Choosing::OneToOne(Pairing::new(spec)),
+            MatchChoice::OneToOne => Choosing::OneToOne(Pairing::new(spec, spills)),
             _ => Choosing::Each(Choices::new(spec)),
+        }
+    }
+
+    /// Those of [`bytes`](Self::bytes) that are rows in memory.
+    pub(super) fn row_bytes(&self) -> usize {
+        match self {
+            Choosing::Each(choices) => choices.row_bytes(),
+            Choosing::OneToOne(pairing) => pairing.row_bytes(),
+        }
+    }
+
+    /// Puts all rows that wait into files in `folder`.
+    pub(super) fn spill(&mut self, folder: &Path) -> Result<(), SpillError> {
+        match self {
+            Choosing::Each(choices) => choices.spill(folder),
+            Choosing::OneToOne(pairing) => pairing.spill(folder),
+        }
+    }
+
+    /// Has memory keep no more of rows in files than it must.
+    pub(super) fn forget(&mut self) {
+        match self {
+            Choosing::Each(choices) => choices.forget(),
+            Choosing::OneToOne(pairing) => pairing.forget(),
+        }
+    }
+
+    /// Why rows could not be read back from files, if they could not.
+    pub(super) fn failure(&self) -> Option<&SpillError> {
+        match self {
+            Choosing::Each(choices) => choices.failure(),
+            Choosing::OneToOne(pairing) => pairing.failure(),
         }
     }
 
@@ -89,7 +125,8 @@ impl IntervalJoin {
             }
             None => Ok(()),
         };
-        done.map_err(|StateFull| self.full())
+        done.map_err(|StateFull| self.full())?;
+        self.failure().map_or(Ok(()), Err)
     }
 
     /// Emits matches that the watermarks have settled, and rows that have none; returns whether

@@ -10,17 +10,12 @@ use crate::time::IntervalError;
 
 /// Why rows stay where they are when state is full.
 pub(in crate::join) const NOT_PLAIN: &str =
-    "rows are given up or put into files in interval joins of all matches only";
-pub(in crate::join) const LIVES: &str =
-    "rows with a time to live are not put into files; leave one of the two out";
+    "rows are given up in interval joins of all matches only";
 
 impl JoinSpecBuilder {
     pub(super) fn check_overflow(&self, limits: &Limits, is_plain: bool) -> Result<(), SpecError> {
-        if limits.overflow != Overflow::Refuse && !is_plain {
+        if limits.overflow == Overflow::Shed && !is_plain {
             return Err(SpecError::Overflow(NOT_PLAIN));
-        }
-        if limits.overflow == Overflow::Spill && self.ttl.is_some() {
-            return Err(SpecError::Overflow(LIVES));
         }
         Ok(())
     }

@@ -39,14 +39,16 @@ impl WindowJoin {
         };
         let met: Vec<u64> = list.iter().filter(meets).map(|(_, window)| *window).collect();
         let Some((&window, others)) = met.split_first() else { return self.open(span, arrived) };
-        let others: Vec<Live> = others.iter().filter_map(|&other| self.remove(other)).collect();
+        let others: Vec<Live> =
+            others.iter().filter_map(|&other| self.remove(other, Some(arrived.key))).collect();
         if let Some(live) = self.windows.get_mut(&window) {
             let (before, since) = (live.span, live.since);
-            let capacity: usize = live.members.iter().map(Vec::capacity).sum();
+            let bytes = live.member_bytes();
             for other in others {
                 live.arrival = live.arrival.min(other.arrival);
                 live.since = live.since.min(other.since);
                 live.span.end = live.span.end.max(other.span.end);
+                live.parts.extend(other.parts);
                 for (members, more) in live.members.iter_mut().zip(other.members) {
                     members.extend(more);
                     members.sort_by_key(|member| self.rows.arrival(member.row));
@@ -55,8 +57,7 @@ impl WindowJoin {
             live.since = live.since.min(arrived.ts);
             live.span.start = live.span.start.min(span.start);
             live.span.end = live.span.end.max(span.end);
-            let more: usize = live.members.iter().map(Vec::capacity).sum();
-            self.member_bytes += (more - capacity) * size_of::<Member>();
+            self.member_bytes += live.member_bytes() - bytes;
             let (after, now_since) = (live.span, live.since);
             if before.end != after.end {
                 // It fires again, for those that have not met.
@@ -92,7 +93,9 @@ impl WindowJoin {
         let key = arrived.key.value;
         let members = Default::default();
         let since = arrived.ts;
-        self.windows.insert(window, Live { span, since, arrival, key, members, is_fired: false });
+        let parts = Vec::new();
+        let live = Live { span, since, arrival, key, members, parts, is_fired: false };
+        self.windows.insert(window, live);
         let list = match self.keys.get_mut(&arrived.key) {
             Some(list) => list,
             None => self.keys.entry(arrived.key.to_owned()).or_default(),
@@ -114,7 +117,7 @@ impl WindowJoin {
     }
 
     /// Enters the turns of a window as it is now.
-    fn schedule(&mut self, window: u64) {
+    pub(super) fn schedule(&mut self, window: u64) {
         let Some(live) = self.windows.get(&window) else { return };
         let (arrival, start, end) = (live.arrival, live.span.start, live.span.end);
         for (after, closes) in [(self.fires_after(), false), (self.closes_after(), true)] {
@@ -134,21 +137,22 @@ impl WindowJoin {
         }
     }
 
-    /// Takes a window out of all lists; its rows stay.
-    pub(super) fn remove(&mut self, window: u64) -> Option<Live> {
+    /// Takes a window out of all lists; its rows stay. Without its key, one of its rows is in
+    /// memory.
+    pub(super) fn remove(&mut self, window: u64, key: Option<KeyRef<'_>>) -> Option<Live> {
         let live = self.windows.remove(&window)?;
+        let WindowJoin { keys, rows, hasher, .. } = self;
         let member = live.members.iter().flatten().next();
-        if let Some(member) = member {
-            let key = self.rows.key(member.row, live.key, self.hasher.kind());
-            if let Some(list) = self.keys.get_mut(&key) {
-                list.retain(|(_, other)| *other != window);
-                if list.is_empty() {
-                    self.keys.remove(&key);
-                }
+        let of_member = || member.map(|member| rows.key(member.row, live.key, hasher.kind()));
+        if let Some(key) = key.or_else(of_member)
+            && let Some(list) = keys.get_mut(&key)
+        {
+            list.retain(|(_, other)| *other != window);
+            if list.is_empty() {
+                keys.remove(&key);
             }
         }
-        let capacity: usize = live.members.iter().map(Vec::capacity).sum();
-        self.member_bytes -= capacity * size_of::<Member>();
+        self.member_bytes -= live.member_bytes();
         self.count_since(live.since, false);
         Some(live)
     }

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
+use super::aged::Aged;
 use super::segment::{ColdRow, NO_NUMBER, PAGE_BYTES, Segment, SegmentWriter, page_of};
-use crate::limits::SPILL_FILES_PER_CORE;
+use crate::limits::{SPILL_FILES_PER_CORE, SPILL_SHELF_FILES};
 use crate::spill::SpillError;
+use crate::state::ttl::Epochs;
 
 /// The most segments of a side.
 pub(super) const SEGMENTS_MAX: usize = 24;
 /// So many neighbours become one, when there are more.
 const MERGED: usize = 8;
 
-const _: () = assert!(2 * SEGMENTS_MAX + 2 <= SPILL_FILES_PER_CORE);
+const _: () = assert!(2 * SEGMENTS_MAX + SPILL_SHELF_FILES + 4 <= SPILL_FILES_PER_CORE);
 
 /// The neighbours that have the fewest rows together.
 pub(super) fn to_merge(segments: &[Segment]) -> std::ops::Range<usize> {
@@ -20,12 +22,16 @@ pub(super) fn to_merge(segments: &[Segment]) -> std::ops::Range<usize> {
     first..first + MERGED
 }
 
-/// Writes the rows of segments into one. Memory holds a page or two of each.
+/// Writes the rows of segments into one, without dead ones; those that wait go along. Memory holds
+/// a page or two of each.
 pub(super) fn merge(
     folder: &Path,
     mut segments: Vec<Segment>,
     filter_bytes_max: usize,
+    epochs: &Epochs<'_>,
 ) -> Result<Segment, SpillError> {
+    let is_sweeping = segments.iter().any(|segment| segment.aged.sweep.is_some());
+    let mut aged = Aged::default();
     let rows: u64 = segments.iter().map(|segment| segment.rows).sum();
     let bytes: u64 = segments.iter().map(Segment::row_bytes).sum();
     let has_waits = segments.iter().any(|segment| segment.waits().is_some());
@@ -38,6 +44,10 @@ pub(super) fn merge(
     for page in 0..page_count {
         for (input, numbers) in inputs.iter_mut().zip(&numbers) {
             input.move_rows((page, page_count), |row, segment| {
+                if epochs.is_dead(row.tag) {
+                    return;
+                }
+                aged.note(epochs.of(row.tag));
                 if has_waits {
                     writer.row(row, Some(numbers.of(row.number)));
                 } else {
@@ -47,7 +57,11 @@ pub(super) fn merge(
         }
         writer.end_page()?;
     }
-    writer.finish()
+    let mut merged = writer.finish(aged)?;
+    if is_sweeping {
+        merged.begin_sweep();
+    }
+    Ok(merged)
 }
 
 /// What has become of the numbers of a segment's rows: pieces of them, in order.

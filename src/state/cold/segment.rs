@@ -11,6 +11,7 @@
 
 use std::path::Path;
 
+use super::aged::Aged;
 use super::filter::{KeyFilter, spread};
 use super::waits::{Wait, Waits};
 use crate::spill::{PageFile, PageWriter, SpillError};
@@ -37,6 +38,8 @@ pub(in crate::state) struct Segment {
     waits: Option<Waits>,
     /// Pages of waiting rows, which come before the others.
     wait_pages: usize,
+    /// What is known of rows that have outlived their time.
+    pub(super) aged: Aged,
 }
 
 /// A row of a page.
@@ -127,11 +130,11 @@ impl SegmentWriter {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<Segment, SpillError> {
+    pub(super) fn finish(self, aged: Aged) -> Result<Segment, SpillError> {
         let SegmentWriter { file, first, last, rows, filter, matched, wait_pages, .. } = self;
         let waits = self.first_wait.map(|ts| Waits::new(ts, wait_pages));
         let file = file.finish()?;
-        Ok(Segment { file, first, last, rows, filter, matched, waits, wait_pages })
+        Ok(Segment { file, first, last, rows, filter, matched, waits, wait_pages, aged })
     }
 }
 
@@ -143,9 +146,7 @@ impl Segment {
     /// Gives the filter up, and the page of waiting rows that was read.
     pub(super) fn forget(&mut self) {
         self.filter = KeyFilter::default();
-        if let Some(waits) = &mut self.waits {
-            waits.forget_page();
-        }
+        self.waits.iter_mut().chain(&mut self.aged.sweep).for_each(Waits::forget_page);
     }
 
     /// Bytes of memory; what a page of waiting rows takes while they come out is not in it.
@@ -155,7 +156,12 @@ impl Segment {
 
     /// Bytes of a page of waiting rows that are coming out.
     pub(super) fn wait_bytes(&self) -> usize {
-        self.waits.as_ref().map_or(0, Waits::bytes)
+        self.waits.iter().chain(&self.aged.sweep).map(Waits::bytes).sum()
+    }
+
+    /// Rows that have not outlived their time, or ended before they did.
+    pub(super) fn live_rows(&self) -> u64 {
+        self.rows - self.aged.timed_out
     }
 
     /// The bytes of all rows in their pages, waiting ones not twice.
@@ -225,6 +231,50 @@ impl Segment {
             return Ok(None);
         }
         Ok(self.waits.as_ref().and_then(|waits| Some((waits.number(), waits.next()?))))
+    }
+
+    /// All rows by their keys, a page at a time.
+    pub(super) fn each_page(&self, mut each: impl FnMut(&[u8])) -> Result<(), SpillError> {
+        let mut bytes = Vec::new();
+        for page in 0..self.page_count() as u32 {
+            self.read(page, &mut bytes)?;
+            each(&bytes);
+        }
+        Ok(())
+    }
+
+    /// The next row that still waits of those which arrived before `arrival`, from the beginning on
+    /// once [`begin_sweep`](Self::begin_sweep) was called; to be taken by
+    /// [`take_swept`](Self::take_swept).
+    pub(super) fn next_swept(&mut self, arrival: u64) -> Result<Option<Wait<'_>>, SpillError> {
+        loop {
+            let Some(sweep) = &mut self.aged.sweep else { return Ok(None) };
+            if sweep.is_at_end_of_page() && !sweep.read_page(&self.file)? {
+                self.aged.sweep = None;
+                return Ok(None);
+            }
+            let number = sweep.number();
+            let is_old = sweep.next().is_some_and(|wait| wait.arrival < arrival);
+            if is_old && !self.is_matched(number) {
+                break;
+            }
+            self.aged.sweep.iter_mut().for_each(Waits::take);
+        }
+        Ok(self.aged.sweep.as_ref().and_then(Waits::next))
+    }
+
+    /// Rows that wait are to be looked through for those that have outlived their time.
+    pub(super) fn begin_sweep(&mut self) {
+        self.aged.sweep = self.waits.clone();
+    }
+
+    /// The row that was seen last is out: it waits no more.
+    pub(super) fn take_swept(&mut self) {
+        if let Some(sweep) = &mut self.aged.sweep {
+            let number = sweep.number();
+            sweep.take();
+            self.set_matched(number);
+        }
     }
 
     /// The row that was seen last waits no more.

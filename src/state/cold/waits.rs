@@ -27,6 +27,7 @@ impl Wait<'_> {
 }
 
 /// How far the waiting rows of a segment have come out.
+#[derive(Clone)]
 pub(super) struct Waits {
     /// No row that is not out has a smaller time.
     from: i64,
