@@ -49,6 +49,10 @@ case $CORES in
 *[!0-9,-]* | -* | *- | ,* | *, | *--* | *,,*) die "--cores $CORES: give CPUs like 2-7 or 2,3,6-7" ;;
 esac
 for RANGE in $(printf '%s' "$CORES" | tr , ' '); do
+    # A zero in front would make an octal number of it; the others are no range.
+    case $RANGE in
+    0[0-9]* | *-0[0-9]* | *-*-* | -* | *-) die "--cores $CORES: give CPUs like 2-7 or 2,3,6-7" ;;
+    esac
     [ "${RANGE%-*}" -le "${RANGE#*-}" ] || die "--cores $CORES: $RANGE begins after it ends"
 done
 case $USER_NAME in
