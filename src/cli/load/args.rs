@@ -73,7 +73,8 @@ pub struct Args {
     )]
     rates: Vec<f64>,
     /// Looks for the highest rate that is kept up with and whose p99 is within --slo, to 5 %; a
-    /// rate has two tries. Exit status 1 if there is none
+    /// rate has two tries, and up to five where the host explains that it was missed. Exit status
+    /// 1 if there is none
     #[arg(long, conflicts_with = "rates")]
     find_max: bool,
     /// The bound on p99 for --find-max

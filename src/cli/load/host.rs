@@ -104,8 +104,12 @@ fn show_share(share: f64) -> String {
     }
 }
 
-/// The warning, if waiting explains the figures.
-pub(super) fn warning(run: &LoadRun, shares_cpus: bool) -> Option<String> {
+/// The warning, if waiting explains the figures, and what kind of waiting it is about.
+pub(super) fn warning(
+    run: &LoadRun,
+    shares_cpus: bool,
+    producers: usize,
+) -> Option<(HostEffect, String)> {
     let effect = run.host_effect()??;
     let worst = run.host.known().max_by(|a, b| a.share().total_cmp(&b.share()));
     let waited = worst.map_or_else(String::new, |worst| {
@@ -120,14 +124,20 @@ pub(super) fn warning(run: &LoadRun, shares_cpus: bool) -> Option<String> {
             show_ns(worst.longest.as_nanos() as u64)
         )
     });
-    let whose = match shares_cpus {
-        true => {
-            "Other programs ran there, or the load's own producers, which have no CPU of their \
-             own: fewer --cores, or a quieter machine"
-        }
-        false => "Other programs ran there: measure again on a quieter machine",
+    // What one core, or one producer, can still do is not to take fewer.
+    let fewer = match (run.core_count, producers) {
+        (2.., _) => "fewer --cores, or a quieter machine",
+        (_, 2..) => "fewer --producers, or a quieter machine",
+        _ => "a machine with more CPUs",
     };
-    Some(match effect {
+    let whose = match shares_cpus {
+        true => format!(
+            "Other programs ran there, or the load's own producers, which have no CPU of their \
+             own: {fewer}"
+        ),
+        false => "Other programs ran there: measure again on a quieter machine".to_owned(),
+    };
+    let told = match effect {
         HostEffect::Tail(share) => format!(
             "p99 is explained by waiting for CPUs, not by the engine: {} of the pairs came due \
              during waits of a quarter of p99 or more; {waited}. {whose}",
@@ -142,7 +152,8 @@ pub(super) fn warning(run: &LoadRun, shares_cpus: bool) -> Option<String> {
              may be p99: measure again when the host is quieter",
             show_share(share)
         ),
-    })
+    };
+    Some((effect, told))
 }
 
 /// All threads, under a head.

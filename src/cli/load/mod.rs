@@ -206,7 +206,7 @@ impl Runner<'_> {
         let order =
             |a: &&Row, b: &&Row| few(a).cmp(&few(b)).then(a.plan.rate.total_cmp(&b.plan.rate));
         let lowest = self.rows.iter().min_by(order);
-        // Of two tries the better one.
+        // Of several tries the best one.
         let p99 = |of: f64| {
             let rows = self.rows.iter().filter(move |row| row.plan.rate == of);
             rows.filter_map(|row| row.latency(0.99)).min()

@@ -379,7 +379,7 @@ pub(super) fn setting(row: &Row) -> String {
     )
 }
 
-/// Of the rows of one rate and scenario (a search tries some twice) the best.
+/// Of the rows of one rate and scenario (a search tries some more than once) the best.
 pub(super) fn best_tries(rows: &[Row]) -> Vec<&Row> {
     let mut best: Vec<&Row> = Vec::new();
     let worth = |row: &Row| (!row.run.kept_up(), row.latency(0.99).unwrap_or(u64::MAX));

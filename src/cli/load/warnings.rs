@@ -4,7 +4,7 @@ use crate::cli::load::host;
 use crate::cli::load::report::Row;
 use crate::cli::text::{show_ns, show_rate, show_span};
 use crate::runtime::Topology;
-use crate::workload::load::{LoadPlan, LoadRun, Pace, Scenario};
+use crate::workload::load::{HostEffect, LoadPlan, LoadRun, Pace, Scenario};
 
 /// Of the latencies' p99: what producers may add to it by themselves before it is said.
 const PRODUCER_LATE_SHARE: f64 = 0.2;
@@ -21,7 +21,9 @@ pub(super) enum About {
     GivenUp,
     FewPairs,
     FewPauses,
-    Host,
+    Waiting,
+    WaitingBehind,
+    Stolen,
 }
 
 impl About {
@@ -32,7 +34,9 @@ impl About {
             About::GivenUp => "events that were given up",
             About::FewPairs => "too few pairs for percentiles",
             About::FewPauses => "too few pauses of the sink",
-            About::Host => "waiting for CPUs that explains the figures",
+            About::Waiting => "waiting for CPUs that explains the figures",
+            About::WaitingBehind => "waiting for CPUs that explains falling behind",
+            About::Stolen => "CPU time that the machine's own host took",
         }
     }
 }
@@ -149,8 +153,13 @@ pub(super) fn warnings(plan: &LoadPlan, run: &LoadRun) -> Vec<Warning> {
             ),
         );
     }
-    if let Some(told) = host::warning(run, shares_cpus(plan, run)) {
-        warn(About::Host, told);
+    if let Some((effect, told)) = host::warning(run, shares_cpus(plan, run), plan.producers) {
+        let about = match effect {
+            HostEffect::Tail(_) => About::Waiting,
+            HostEffect::Capacity(_) => About::WaitingBehind,
+            HostEffect::Stolen(_) => About::Stolen,
+        };
+        warn(about, told);
     }
     too_short(plan, run, &mut warn);
     warnings
