@@ -394,6 +394,10 @@ fn a_page_can_be_sent_to_others() {
     }
     assert!(ran.out.contains("linger 1h,"), "{}", ran.out);
     assert!(ran.out.contains("1 % of both sides"), "{}", ran.out);
+    // A chart that stands alone has it below.
+    dir.run(&format!("{few} --skew-share 1% --linger 1h --plot few.svg")).ok();
+    let svg = dir.read("few.svg");
+    assert!(svg.contains("too few"), "{svg}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::cli::bench::{hot_keys_name, shape};
 use crate::cli::load::host;
 use crate::cli::load::scenario::describe;
 use crate::cli::load::soak::{Soak, samples_json};
-use crate::cli::load::warnings::Warning;
+use crate::cli::load::warnings::{self, Warning};
 use crate::cli::load::{Args, Max, PAIRS_MIN};
 use crate::cli::machine;
 use crate::cli::plot::{AxisText, Chart, Form, Point, Scale, Series};
@@ -398,6 +398,7 @@ pub(super) fn best_tries(rows: &[Row]) -> Vec<&Row> {
 
 /// Latency over load. Rates that were not kept up with are rings. Of several scenarios, the p99.
 pub(super) fn chart(rows: &[Row], max: Option<Max>) -> Chart {
+    let warnings = warnings::of_all(rows);
     let rows = &best_tries(rows);
     let point = |row: &Row, ns: u64| Point {
         x: row.plan.rate,
@@ -443,7 +444,11 @@ pub(super) fn chart(rows: &[Row], max: Option<Max>) -> Chart {
         series: all,
         bounds: Vec::new(),
         marks: Vec::new(),
-        caption: rows.first().map(|row| setting(row)).into_iter().chain(machine::facts()).collect(),
+        caption: warnings
+            .into_iter()
+            .chain(rows.first().map(|row| setting(row)))
+            .chain(machine::facts())
+            .collect(),
     };
     if let Some(Max { rate, slo_ns, .. }) = max {
         chart.bounds.push((slo_ns as f64, format!("bound on p99: {}", show_ns(slo_ns))));
